@@ -1,0 +1,1 @@
+"""Delta tables to jagged batches, without Spark."""

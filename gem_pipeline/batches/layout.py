@@ -1,0 +1,112 @@
+"""The input layout of a model: which ids, numbers and sequences a batch carries, in which order.
+
+Derived from the contract once, stored with every model, so that a reloaded model reads the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gem_pipeline.contracts.contract import DataContract, Feature
+
+EVENT_AD = "event_ad"  # names of the event-id features of every layout
+EVENT_SURFACE = "event_surface"
+EVENT_SOURCE = "event_source"
+PROFILE_ROWS = 64  # rows of the small table that surfaces and event sources share
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSpec:
+    """An embedding table: row 0 is the missing value, known ids hash into 1 ... rows - 1."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdFeature:
+    """An id feature and the table that embeds it."""
+
+    name: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputLayout:
+    """Everything a model needs to know about its input; no tensor, no path.
+
+    Attributes:
+        tables: embedding tables.
+        tokens: non-sequence id features, each one token; multi-hot ones carry several ids a row.
+        event_ids: id features of an event; all share one jagged length a row.
+        dense: names of the columns of `Batch.dense_BF`.
+        event_dense: names of the columns of `Batch.event_dense_TE`.
+        surfaces: surface names, their position is `Batch.surface_B`.
+        objectives: objective names, their position is the column of `Batch.label_BK`.
+    """
+
+    tables: tuple[TableSpec, ...]
+    tokens: tuple[IdFeature, ...]
+    event_ids: tuple[IdFeature, ...]
+    dense: tuple[str, ...]
+    event_dense: tuple[str, ...]
+    surfaces: tuple[str, ...]
+    objectives: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the KeyedJaggedTensor, in order: tokens, then event ids."""
+        return tuple(feature.name for feature in (*self.tokens, *self.event_ids))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready form; `from_dict` reverses it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(document: dict[str, Any]) -> InputLayout:
+        """Rebuild a layout from `to_dict`."""
+        return InputLayout(
+            tables=tuple(TableSpec(**t) for t in document["tables"]),
+            tokens=tuple(IdFeature(**f) for f in document["tokens"]),
+            event_ids=tuple(IdFeature(**f) for f in document["event_ids"]),
+            dense=tuple(document["dense"]),
+            event_dense=tuple(document["event_dense"]),
+            surfaces=tuple(document["surfaces"]),
+            objectives=tuple(document["objectives"]),
+        )
+
+
+def dense_names(contract: DataContract) -> tuple[str, ...]:
+    """Names of the dense inputs: dense features, then for each counter its size and its smoothed rates."""
+    names = [f.name for f in contract.features if f.kind == "dense"]
+    for counter in contract.counters.groups:
+        names.append(f"{counter.name}__log_events")
+        names.extend(f"{counter.name}__logit_{kind}" for kind in counter.kinds)
+    return tuple(names)
+
+
+def input_layout(contract: DataContract) -> InputLayout:
+    """Derive the layout that every model of a contract shares."""
+    id_features: list[Feature] = [f for f in contract.features if f.kind != "dense"]
+    return InputLayout(
+        tables=(
+            *(TableSpec(name=t.name, rows=t.rows) for t in contract.embedding_tables),
+            TableSpec(name="place", rows=PROFILE_ROWS),
+        ),
+        tokens=(
+            IdFeature(name="ad", table=contract.sequence.ad_table),
+            IdFeature(name="surface", table="place"),
+            *(IdFeature(name=f.name, table=f.table) for f in id_features if f.table),
+        ),
+        event_ids=(
+            IdFeature(name=EVENT_AD, table=contract.sequence.ad_table),
+            *(IdFeature(name=f"event_{a.name}", table=a.table) for a in contract.sequence.attributes),
+            IdFeature(name=EVENT_SURFACE, table="place"),
+            IdFeature(name=EVENT_SOURCE, table="place"),
+        ),
+        dense=dense_names(contract),
+        event_dense=("log_gap_s", "log_value", *(f"did_{kind}" for kind in contract.sequence.kinds)),
+        surfaces=contract.surfaces,
+        objectives=tuple(o.name for o in contract.objectives),
+    )

@@ -1,0 +1,319 @@
+"""The data contract: what a team's tables mean, in one validated YAML file.
+
+No column name of any data set appears in library code; it all comes from here. Unknown keys are
+refused, and every rule that ties two parts together is checked once, at load time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gem_pipeline.errors import ContractError
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+MAX_EVENT_KINDS = 30  # actions are one bit each in a 32-bit integer
+
+
+class _Part(BaseModel):
+    """A part of the contract: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PartitionRule(_Part):
+    """How rows fall into date partitions.
+
+    Attributes:
+        column: the day column (yyyy-mm-dd string or date) that every bronze fact table carries.
+        min_impressions: a day with fewer impressions is refused.
+        first_day: the first date partition of the log, inclusive.
+        schedule_hour: UTC hour at which yesterday's partition is refreshed.
+    """
+
+    column: str
+    min_impressions: int = Field(ge=1)
+    first_day: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    schedule_hour: int = Field(default=3, ge=0, le=23)
+
+
+class VisibilityRule(_Part):
+    """What an impression may see: `event_ts < impression_ts` and `ingest_ts <= impression_ts + allowance`.
+
+    Attributes:
+        allowance_s: seconds after the impression at which an event may still arrive and be seen.
+        user_buckets: number of user buckets; tables are clustered by (bucket, user, time).
+        max_delay_days: days after its partition within which an event must become visible to count.
+    """
+
+    allowance_s: int = Field(default=0, ge=0)
+    user_buckets: int = Field(default=4, ge=1, le=4096)
+    max_delay_days: int = Field(default=1, ge=1)
+
+
+class TableRef(_Part):
+    """Where a bronze table lies.
+
+    Attributes:
+        path: Spark path; a relative one is taken from the lake root.
+        format: storage format.
+    """
+
+    path: str
+    format: Literal["delta", "parquet"] = "delta"
+
+
+class ImpressionsTable(TableRef):
+    """One row an impression; columns by role."""
+
+    key: str
+    user: str
+    ad: str
+    surface: str
+    event_ts: str
+    ingest_ts: str | None = None  # None: ingested when it happened
+
+
+class EngagementsTable(TableRef):
+    """One row an event, organic or ad; columns by role.
+
+    `actions` is a string column (one kind) or an array of strings (several kinds known at once).
+    """
+
+    key: str
+    user: str
+    ad: str
+    surface: str
+    source: str
+    actions: str
+    value: str | None = None
+    event_ts: str
+    ingest_ts: str | None = None
+
+
+class DimensionTable(TableRef):
+    """Attributes of users or ads; with `valid_from` the row in force at the impression is taken."""
+
+    key: str
+    valid_from: str | None = None
+
+
+class Tables(_Part):
+    """The bronze tables of the contract."""
+
+    impressions: ImpressionsTable
+    engagements: EngagementsTable
+    users: DimensionTable
+    ads: DimensionTable
+
+
+class Objective(_Part):
+    """A label of the impressions table (0/1) and the surfaces that optimise it (empty: all)."""
+
+    name: Name
+    column: str
+    surfaces: tuple[Name, ...] = ()
+
+
+class EmbeddingTable(_Part):
+    """A shared embedding table; features of one kind are multiplexed into it (arXiv 2305.12102)."""
+
+    name: Name
+    rows: int = Field(ge=8, le=2_000_000_000)
+
+
+class Feature(_Part):
+    """A non-sequence feature.
+
+    Attributes:
+        origin: `users`, `ads`, `impressions`, or `context` (derived from the impression time:
+            `hour_of_day`, `day_of_week`).
+        kind: `categorical` (hashed id), `bucketed` (number cut at `boundaries`, then an id),
+            `multi_hot` (array or comma separated string of ids), `dense` (number).
+        table: embedding table of the id kinds.
+        transform: of a dense number: `identity` or `log1p`.
+        entity: which identifier the feature is, so that events share its table: `user` or `ad`.
+    """
+
+    name: Name
+    origin: Literal["users", "ads", "impressions", "context"]
+    column: str
+    kind: Literal["categorical", "bucketed", "multi_hot", "dense"]
+    table: Name | None = None
+    boundaries: tuple[float, ...] = ()
+    transform: Literal["identity", "log1p"] = "identity"
+
+    @model_validator(mode="after")
+    def _kind_has_its_parts(self) -> Feature:
+        if self.kind == "dense" and self.table:
+            raise ValueError(f"feature {self.name}: a dense feature takes no embedding table")
+        if self.kind != "dense" and not self.table:
+            raise ValueError(f"feature {self.name}: kind {self.kind} needs an embedding table")
+        if (self.kind == "bucketed") != bool(self.boundaries):
+            raise ValueError(f"feature {self.name}: boundaries belong to kind bucketed, and only there")
+        if list(self.boundaries) != sorted(set(self.boundaries)):
+            raise ValueError(f"feature {self.name}: boundaries must strictly increase")
+        if self.origin == "context" and self.column not in ("hour_of_day", "day_of_week"):
+            raise ValueError(f"feature {self.name}: context offers hour_of_day and day_of_week")
+        return self
+
+
+class EventAttribute(_Part):
+    """An attribute of an event's ad, carried by the sequence."""
+
+    name: Name
+    column: str  # of the ads table
+    table: Name
+
+
+class Sequence(_Part):
+    """The unified event sequence (OneSeq): sources, kinds and attributes.
+
+    Attributes:
+        sources: streams that events come from, for example an organic feed or an import.
+        kinds: every action an event may carry; each is one bit of `actions`.
+        ad_table: embedding table shared by the event's ad and the impression's ad.
+        attributes: attributes of the event's ad.
+    """
+
+    sources: tuple[Name, ...] = Field(min_length=1)
+    kinds: tuple[Name, ...] = Field(min_length=1, max_length=MAX_EVENT_KINDS)
+    ad_table: Name
+    attributes: tuple[EventAttribute, ...] = ()
+
+
+class Counter(_Part):
+    """Point-in-time counts of events by some keys, over a window of days, day-lagged.
+
+    Attributes:
+        keys: `user`, `ad`, `surface` or the name of an event attribute; empty: over everything.
+        source: the event source that is counted.
+        kinds: kinds counted beside the number of events.
+    """
+
+    name: Name
+    keys: tuple[Name, ...]
+    source: Name
+    kinds: tuple[Name, ...]
+
+
+class Counters(_Part):
+    """All counters and their window in days."""
+
+    window_days: int = Field(ge=1)
+    groups: tuple[Counter, ...] = ()
+
+
+class Verticals(_Part):
+    """Which surface x objective cells get a vertical model.
+
+    Attributes:
+        min_positives: positives a cell needs.
+        min_negatives: negatives a cell needs.
+        max_models: at most so many, the cells with the most positives first.
+    """
+
+    min_positives: int = Field(default=300, ge=1)
+    min_negatives: int = Field(default=300, ge=1)
+    max_models: int = Field(default=6, ge=1)
+
+
+class DataContract(_Part):
+    """The whole contract. Load it with `load_contract`."""
+
+    version: Literal[1]
+    name: Name
+    description: str
+    source: Literal["kuairand", "tables"]
+    partition: PartitionRule
+    visibility: VisibilityRule
+    tables: Tables
+    surfaces: tuple[Name, ...] = Field(min_length=1)
+    objectives: tuple[Objective, ...] = Field(min_length=1)
+    embedding_tables: tuple[EmbeddingTable, ...]
+    features: tuple[Feature, ...]
+    sequence: Sequence
+    counters: Counters
+    verticals: Verticals = Verticals()
+
+    @model_validator(mode="after")
+    def _parts_fit_together(self) -> DataContract:
+        tables = {table.name for table in self.embedding_tables}
+        named = [
+            *((f"feature {f.name}", f.table) for f in self.features if f.table),
+            *((f"sequence attribute {a.name}", a.table) for a in self.sequence.attributes),
+            ("sequence", self.sequence.ad_table),
+        ]
+        for who, table in named:
+            if table not in tables:
+                raise ValueError(f"{who}: embedding table {table} is not declared")
+        for objective in self.objectives:
+            if strangers := set(objective.surfaces) - set(self.surfaces):
+                raise ValueError(f"objective {objective.name}: unknown surfaces {sorted(strangers)}")
+        keys = {"user", "ad", "surface"} | {a.name for a in self.sequence.attributes}
+        for counter in self.counters.groups:
+            if strangers := set(counter.keys) - keys:
+                raise ValueError(f"counter {counter.name}: unknown keys {sorted(strangers)}")
+            if strangers := set(counter.kinds) - set(self.sequence.kinds):
+                raise ValueError(f"counter {counter.name}: unknown kinds {sorted(strangers)}")
+            if counter.source not in self.sequence.sources:
+                raise ValueError(f"counter {counter.name}: unknown source {counter.source}")
+        for what, names in (
+            ("embedding table", [t.name for t in self.embedding_tables]),
+            ("feature", [f.name for f in self.features]),
+            ("objective", [o.name for o in self.objectives]),
+            ("counter", [c.name for c in self.counters.groups]),
+            ("surface", list(self.surfaces)),
+            ("event kind", list(self.sequence.kinds)),
+        ):
+            if doubles := {n for n in names if names.count(n) > 1}:
+                raise ValueError(f"{what} named twice: {sorted(doubles)}")
+        return self
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of the contract's meaning: comments and key order do not change it."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def load_contract(path: Path) -> DataContract:
+    """Read and validate a contract.
+
+    Args:
+        path: the YAML file.
+
+    Returns:
+        The validated, immutable contract.
+
+    Raises:
+        ContractError: the file is missing, is not YAML, or breaks a rule; every broken rule is named.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContractError(
+            f"The data contract {path} cannot be read: {error}.",
+            remedy="Name an existing YAML file with GEM_CONTRACT, or write one with `gem init`.",
+        ) from error
+    except yaml.YAMLError as error:
+        raise ContractError(
+            f"The data contract {path} is not valid YAML: {error}.",
+            remedy="Mend the line it names; `gem init` writes a commented example.",
+        ) from error
+    try:
+        return DataContract.model_validate(document)
+    except ValidationError as error:
+        rules = "; ".join(
+            f"{'.'.join(str(step) for step in problem['loc']) or 'contract'}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise ContractError(
+            f"The data contract {path} breaks {error.error_count()} rule(s): {rules}.",
+            remedy="Mend these keys; docs/data_contract.md explains each.",
+        ) from error

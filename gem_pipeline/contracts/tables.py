@@ -1,0 +1,186 @@
+"""Schemas of the silver and gold tables, derived from the contract.
+
+One definition a table; the Spark DDL, the Arrow schema and the expectation suite come from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from gem_pipeline.contracts.contract import DataContract, Feature
+
+ColumnType = Literal[
+    "long", "int", "byte", "float", "string", "timestamp", "array<long>", "array<string>", "array<float>"
+]
+
+_SPARK = {"long": "BIGINT", "int": "INT", "byte": "TINYINT", "float": "FLOAT", "string": "STRING",
+          "timestamp": "TIMESTAMP", "array<long>": "ARRAY<BIGINT>", "array<string>": "ARRAY<STRING>",
+          "array<float>": "ARRAY<FLOAT>"}  # fmt: skip
+_ARROW = {"long": pa.int64(), "int": pa.int32(), "byte": pa.int8(), "float": pa.float32(), "string": pa.string(),
+          "timestamp": pa.timestamp("us", tz="UTC"), "array<long>": pa.list_(pa.int64()),
+          "array<string>": pa.list_(pa.string()), "array<float>": pa.list_(pa.float32())}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column: its type, whether it may be null, and what it means."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSchema:
+    """A table of the lake.
+
+    Attributes:
+        name: table name and its folder under the lake root.
+        columns: in storage order.
+        partition_by: partition columns, coarsest first; the first one is always the date.
+        sort_by: order of the rows within a file.
+        key: columns that identify a row within a date partition.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    key: tuple[str, ...]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names in storage order."""
+        return tuple(column.name for column in self.columns)
+
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema, in storage order."""
+        return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in self.columns])
+
+    def ddl(self) -> str:
+        """Spark DDL of the columns, accepted by `StructType.fromDDL` and `CREATE TABLE`."""
+        return ", ".join(f"`{c.name}` {_SPARK[c.type]}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
+
+    def spark_type(self, name: str) -> str:
+        """Spark SQL type of one column, for casts."""
+        return next(_SPARK[c.type] for c in self.columns if c.name == name)
+
+
+def user_events(contract: DataContract) -> TableSchema:
+    """One row an event, all kinds and surfaces on one time line; each event stored once (OneSeq)."""
+    return TableSchema(
+        name="user_events",
+        columns=(
+            Column(name="date", type="string", doc="date partition of the source row"),
+            Column(name="bucket", type="int", doc="user bucket"),
+            Column(name="user_id", type="long"),
+            Column(name="event_ts", type="timestamp", doc="when the outcome became known (UTC)"),
+            Column(name="ingest_ts", type="timestamp", doc="when the platform received the event (UTC)"),
+            Column(name="event_key", type="long", doc="64-bit hash of the source's event id; breaks ties in time"),
+            Column(name="ad_id", type="long"),
+            Column(name="surface", type="string"),
+            Column(name="source", type="string"),
+            Column(name="actions", type="int", doc="bit i set: the event carries kind i of the contract"),
+            Column(name="value", type="float", nullable=True, doc="dwell seconds or another amount"),
+            *(Column(name=a.name, type="long", nullable=True, doc="attribute of the event's ad")
+              for a in contract.sequence.attributes),
+        ),
+        partition_by=("date", "bucket"),
+        sort_by=("user_id", "event_ts", "ingest_ts", "event_key"),
+        key=("event_key",),
+    )  # fmt: skip
+
+
+def label_column(objective: str) -> str:
+    """Column of an objective's label in `examples`."""
+    return f"label__{objective}"
+
+
+def count_column(counter: str, kind: str | None = None) -> str:
+    """Column of a counter in `examples`: the number of events, or of those that carry `kind`."""
+    return f"count__{counter}" + (f"__{kind}" if kind else "")
+
+
+def _feature_type(feature: Feature) -> ColumnType:
+    return {"categorical": "string", "bucketed": "float", "multi_hot": "array<string>", "dense": "float"}[feature.kind]  # type: ignore[return-value]
+
+
+def counter_columns(contract: DataContract) -> tuple[str, ...]:
+    """All counter columns of `examples`, in order."""
+    names: list[str] = []
+    for counter in contract.counters.groups:
+        names.append(count_column(counter.name))
+        names.extend(count_column(counter.name, kind) for kind in counter.kinds)
+    return tuple(names)
+
+
+def counter_increments(contract: DataContract) -> TableSchema:
+    """What became known between the opening of the day before and the opening of this day, by counter and key."""
+    return TableSchema(
+        name="counter_increments",
+        columns=(
+            Column(name="date", type="string", doc="first day whose impressions may see these counts"),
+            Column(name="counter", type="string"),
+            Column(name="key", type="string", doc="the key values, joined by a vertical bar"),
+            Column(name="events", type="long"),
+            *(Column(name=f"kind__{kind}", type="long") for kind in contract.sequence.kinds),
+        ),
+        partition_by=("date",),
+        sort_by=("counter", "key"),
+        key=("counter", "key"),
+    )
+
+
+def examples(contract: DataContract) -> TableSchema:
+    """One row an impression: labels, features as known at its time, and a pointer into the history.
+
+    The pointer is (bucket, user_id, impression_ts): the history is every event of the user that was
+    visible then. No copy of it is stored (versioned late materialisation, arXiv 2604.24806).
+    """
+    return TableSchema(
+        name="examples",
+        columns=(
+            Column(name="date", type="string"),
+            Column(name="bucket", type="int", doc="pointer: user bucket"),
+            Column(name="user_id", type="long", doc="pointer: user"),
+            Column(name="impression_ts", type="timestamp", doc="pointer: as-of time (UTC)"),
+            Column(name="impression_id", type="string"),
+            Column(name="ad_id", type="long"),
+            Column(name="surface", type="string"),
+            *(Column(name=f.name, type=_feature_type(f), nullable=True) for f in contract.features),
+            *(Column(name=name, type="long") for name in counter_columns(contract)),
+            *(Column(name=label_column(o.name), type="byte", nullable=True, doc="null: not an objective here")
+              for o in contract.objectives),
+        ),
+        partition_by=("date", "bucket"),
+        sort_by=("user_id", "impression_ts", "impression_id"),
+        key=("impression_id",),
+    )  # fmt: skip
+
+
+def teacher_outputs(contract: DataContract) -> TableSchema:
+    """Soft labels and a representation of each example, written by the pass that evaluated its day."""
+    return TableSchema(
+        name="teacher_outputs",
+        columns=(
+            Column(name="date", type="string"),
+            Column(name="teacher", type="string", doc="gem, or the name of a domain model"),
+            Column(name="impression_id", type="string"),
+            Column(name="trained_through", type="string", doc="last day whose labels the teacher saw"),
+            Column(name="model_id", type="string", doc="content id of the teacher"),
+            *(Column(name=f"prob__{o.name}", type="float") for o in contract.objectives),
+            Column(name="representation", type="array<float>", doc="example-side representation"),
+        ),
+        partition_by=("date", "teacher"),
+        sort_by=("impression_id",),
+        key=("teacher", "impression_id"),
+    )
+
+
+def silver_tables(contract: DataContract) -> tuple[TableSchema, ...]:
+    """Every table this product writes with Spark."""
+    return user_events(contract), counter_increments(contract), examples(contract)

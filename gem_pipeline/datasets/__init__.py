@@ -1,0 +1,1 @@
+"""Adapters that land public logs as bronze tables of a contract."""
