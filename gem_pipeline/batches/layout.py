@@ -13,7 +13,7 @@ from gem_pipeline.contracts.contract import DataContract, Feature
 EVENT_AD = "event_ad"  # names of the event-id features of every layout
 EVENT_SURFACE = "event_surface"
 EVENT_SOURCE = "event_source"
-PROFILE_ROWS = 64  # rows of the small table that surfaces and event sources share
+PLACE_TABLE = "place"  # small table that surfaces and event sources share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,18 +92,18 @@ def input_layout(contract: DataContract) -> InputLayout:
     return InputLayout(
         tables=(
             *(TableSpec(name=t.name, rows=t.rows) for t in contract.embedding_tables),
-            TableSpec(name="place", rows=PROFILE_ROWS),
+            TableSpec(name=PLACE_TABLE, rows=1 + len(contract.surfaces) + len(contract.sequence.sources)),
         ),
         tokens=(
             IdFeature(name="ad", table=contract.sequence.ad_table),
-            IdFeature(name="surface", table="place"),
+            IdFeature(name="surface", table=PLACE_TABLE),
             *(IdFeature(name=f.name, table=f.table) for f in id_features if f.table),
         ),
         event_ids=(
             IdFeature(name=EVENT_AD, table=contract.sequence.ad_table),
             *(IdFeature(name=f"event_{a.name}", table=a.table) for a in contract.sequence.attributes),
-            IdFeature(name=EVENT_SURFACE, table="place"),
-            IdFeature(name=EVENT_SOURCE, table="place"),
+            IdFeature(name=EVENT_SURFACE, table=PLACE_TABLE),
+            IdFeature(name=EVENT_SOURCE, table=PLACE_TABLE),
         ),
         dense=dense_names(contract),
         event_dense=("log_gap_s", "log_value", *(f"did_{kind}" for kind in contract.sequence.kinds)),

@@ -137,7 +137,6 @@ class Feature(_Part):
             `multi_hot` (array or comma separated string of ids), `dense` (number).
         table: embedding table of the id kinds.
         transform: of a dense number: `identity` or `log1p`.
-        entity: which identifier the feature is, so that events share its table: `user` or `ad`.
     """
 
     name: Name
@@ -263,6 +262,10 @@ class DataContract(_Part):
                 raise ValueError(f"counter {counter.name}: unknown kinds {sorted(strangers)}")
             if counter.source not in self.sequence.sources:
                 raise ValueError(f"counter {counter.name}: unknown source {counter.source}")
+            prior = next((c for c in self.counters.groups if not c.keys and c.source == counter.source), None)
+            if prior is None or set(counter.kinds) - set(prior.kinds):
+                raise ValueError(f"counter {counter.name}: source {counter.source} needs a counter without keys "
+                                 "that counts the same kinds, as the prior of its rates")
         for what, names in (
             ("embedding table", [t.name for t in self.embedding_tables]),
             ("feature", [f.name for f in self.features]),

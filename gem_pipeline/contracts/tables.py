@@ -105,7 +105,15 @@ def count_column(counter: str, kind: str | None = None) -> str:
     return f"count__{counter}" + (f"__{kind}" if kind else "")
 
 
-def _feature_type(feature: Feature) -> ColumnType:
+def is_event_attribute(contract: DataContract, feature: Feature) -> bool:
+    """Whether events carry the same ad attribute, so that both must share ids: stored as a long in both tables."""
+    columns = {attribute.column for attribute in contract.sequence.attributes}
+    return feature.kind == "categorical" and feature.origin == "ads" and feature.column in columns
+
+
+def _feature_type(contract: DataContract, feature: Feature) -> ColumnType:
+    if is_event_attribute(contract, feature):
+        return "long"
     return {"categorical": "string", "bucketed": "float", "multi_hot": "array<string>", "dense": "float"}[feature.kind]  # type: ignore[return-value]
 
 
@@ -151,7 +159,7 @@ def examples(contract: DataContract) -> TableSchema:
             Column(name="impression_id", type="string"),
             Column(name="ad_id", type="long"),
             Column(name="surface", type="string"),
-            *(Column(name=f.name, type=_feature_type(f), nullable=True) for f in contract.features),
+            *(Column(name=f.name, type=_feature_type(contract, f), nullable=True) for f in contract.features),
             *(Column(name=name, type="long") for name in counter_columns(contract)),
             *(Column(name=label_column(o.name), type="byte", nullable=True, doc="null: not an objective here")
               for o in contract.objectives),
