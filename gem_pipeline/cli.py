@@ -1,0 +1,175 @@
+"""The `gem` command line. Heavy libraries are imported inside the commands, so `gem --help` is instant."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from gem_pipeline.errors import ConfigError, GemError
+
+DEFAULT_HOME = ".gem"
+DEFAULT_DATA = Path("../shared/data")
+BROKEN_PIPE = 141  # what a shell reports for a program whose reader went away
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: the words after `gem`; those of the process when None.
+
+    Returns:
+        0, or the exit code of the error. Errors of ours are one sentence with a remedy on the error
+        stream; GEM_DEBUG=1 adds the traceback.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except GemError as error:
+        if os.environ.get("GEM_DEBUG") == "1":
+            traceback.print_exc()
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("Interrupted; what was finished is kept, run the same command to go on.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return BROKEN_PIPE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gem", description="GEM: a foundation model for ads and its pipeline.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    init = commands.add_parser("init", help="write a commented data contract for your own tables")
+    init.add_argument("path", nargs="?", type=Path, default=Path("contract.yaml"), help="file to write")
+    init.set_defaults(run=_init)
+
+    check = commands.add_parser("check", help="validate a data contract and the tables it names")
+    _add_places(check)
+    check.set_defaults(run=_check)
+
+    demo = commands.add_parser("demo", help="run the whole chain over the last days of a log")
+    _add_places(demo)
+    demo.add_argument("--days", type=int, default=5, help="number of scored and trained days (default 5)")
+    demo.add_argument("--seeds", type=int, default=3, help="students trained for each vertical (default 3)")
+    demo.add_argument(
+        "--data",
+        default=os.environ.get("GEM_DATA") or None,
+        help="folder with kuairand/, or the word generated (GEM_DATA; default ../shared/data)",
+    )
+    demo.set_defaults(run=_demo)
+
+    doctor = commands.add_parser("doctor", help="check the machine and the installation")
+    doctor.add_argument("--home", type=Path, default=_home(), help="folder of all state (GEM_HOME; default .gem)")
+    doctor.add_argument("--port", type=int, action="append", default=[], help="check only that this port is free")
+    doctor.add_argument("--fetch-jars", action="store_true", help="fetch the Spark jars first; say only what fails")
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--home", type=Path, default=_home(), help="folder of all state (GEM_HOME; default .gem)")
+    parser.add_argument("--contract", type=Path, default=_contract(), help="data contract (GEM_CONTRACT)")
+
+
+def _home() -> Path:
+    return Path(os.environ.get("GEM_HOME") or DEFAULT_HOME)
+
+
+def _contract() -> Path:
+    named = os.environ.get("GEM_CONTRACT")
+    return Path(named) if named else Path(str(files("gem_pipeline") / "datasets" / "kuairand.yaml"))
+
+
+def _init(options: argparse.Namespace) -> int:
+    template = (files("gem_pipeline") / "contracts" / "template.yaml").read_text(encoding="utf-8")
+    try:
+        with options.path.open("x", encoding="utf-8") as target:
+            target.write(template)
+    except FileExistsError as error:
+        raise ConfigError(f"{options.path} exists already.", remedy="Name another file: `gem init PATH`.") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{options.path} cannot be written: {error.strerror}.", remedy="Name another place: `gem init PATH`."
+        ) from error
+    print(f"Wrote {options.path}. Edit it, then run `gem check --contract {options.path}`.")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gem_pipeline.contracts.contract import load_contract
+    from gem_pipeline.datasets.table_check import check_tables
+
+    contract = load_contract(options.contract)
+    print(
+        f"Contract {contract.name} ({contract.content_hash}): {len(contract.surfaces)} surfaces, "
+        f"{len(contract.objectives)} objectives, {len(contract.features)} features, "
+        f"{len(contract.counters.groups)} counters."
+    )
+    lake = options.home / "lake"
+    if contract.source != "tables" and not (lake / contract.tables.impressions.path).exists():
+        print(f"Its tables are not there yet: `gem demo` lands them under {lake}.")
+        return 0
+    for line in check_tables(contract, lake):
+        print(line)
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from gem_pipeline.preflight import check_disk, check_installation, check_java
+
+    for name in ("days", "seeds"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"--{name} is {getattr(options, name)}.", remedy="Give 1 or more.")
+    check_installation()
+    check_java()
+    check_disk(options.home)
+
+    from gem_pipeline.contracts.contract import load_contract
+    from gem_pipeline.datasets.landing import open_source
+
+    contract = load_contract(options.contract)
+    open_source(contract, options.data, DEFAULT_DATA)  # refuses a missing folder before the slow imports
+
+    from jobs.demo import DemoOptions, run_demo
+
+    run_demo(
+        DemoOptions(
+            days=options.days,
+            seeds=options.seeds,
+            home=options.home,
+            contract=options.contract,
+            data=options.data,
+        )
+    )
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from gem_pipeline.preflight import check_port, run_checks
+
+    for port in options.port:
+        check_port(port)
+    if options.port:
+        return 0
+    if options.fetch_jars:
+        from resources.java import resolve_jars
+
+        resolve_jars(options.home)
+    findings = run_checks(options.home)
+    failed = [finding for finding in findings if finding.error]
+    for finding in failed if options.fetch_jars else findings:
+        print(f"{'FAILED' if finding.error else 'ok':<7} {finding.name:<9} {finding.detail}")
+    return next((finding.error.exit_code for finding in failed if finding.error), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
