@@ -1,0 +1,1 @@
+"""One definition of each metric, with intervals by user; numpy only."""
