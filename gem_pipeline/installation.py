@@ -23,6 +23,7 @@ from pathlib import Path
 from gem_pipeline.errors import GemError, SetupError
 from gem_pipeline.preflight import check_disk, check_java, compiler_note
 
+PYTHON_VERSION = (3, 11)
 UV = "uv==0.13.9"
 FREE_BYTES_TO_INSTALL = 8 * 1024**3
 MARKER = ".gem-installing"
@@ -188,9 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     home = Path(os.environ.get("GEM_HOME") or ".gem")
     installation = Installation(root=Path.cwd(), home=home, extra=options.extra)
     try:
-        if sys.version_info[:2] != (3, 11):
+        if sys.version_info[:2] != PYTHON_VERSION:
             raise SetupError(
-                f"This is Python {sys.version_info.major}.{sys.version_info.minor}; 3.11 is needed.",
+                f"This is Python {sys.version_info.major}.{sys.version_info.minor}; "
+                f"{'.'.join(map(str, PYTHON_VERSION))} is needed.",
                 remedy="Name one: `make install PYTHON=/path/to/python3.11`.",
             )
         check_java()

@@ -1,0 +1,106 @@
+"""Bronze tables against the contract: what does not fit is named, all at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from importlib.resources import files
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from deltalake import write_deltalake
+
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.datasets.table_check import check_tables, expected_columns
+from gem_pipeline.errors import DataSourceError, SchemaError
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+ROWS = {
+    "impressions": {
+        "impression_id": ["i"], "user_id": [1], "ad_id": ["a"], "surface": ["feed"], "shown_at": [NOW],
+        "received_at": [NOW], "date": [date(2026, 1, 2)], "clicked": [True], "purchased_7d": [0], "position": [3],
+    },
+    "engagements": {
+        "event_id": [1], "user_id": [1], "ad_id": ["a"], "surface": ["feed"], "source": ["ads"], "action": [["view"]],
+        "dwell_s": [1.5], "happened_at": [NOW], "received_at": [NOW], "date": ["2026-01-02"],
+    },
+    "users": {"user_id": [1], "country": ["de"], "tenure_days": [3]},
+    "ads": {
+        "ad_id": ["a"], "valid_from": [NOW], "advertiser_id": [7], "format": ["video"], "topics": ["1,2"],
+        "length_s": [9.5],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def contract():
+    document = yaml.safe_load((files("gem_pipeline") / "contracts" / "template.yaml").read_text(encoding="utf-8"))
+    for role, table in document["tables"].items():
+        table["path"] = role
+    document["tables"]["users"]["format"] = "parquet"
+    return DataContract.model_validate(document)
+
+
+def write(lake, role, columns):
+    table = pa.table(columns)
+    if role == "users":
+        lake.mkdir(exist_ok=True)
+        pq.write_table(table, lake / role)
+    else:
+        write_deltalake(str(lake / role), table, mode="overwrite", schema_mode="overwrite")
+
+
+@pytest.fixture
+def lake(tmp_path):
+    for role, columns in ROWS.items():
+        write(tmp_path / "lake", role, columns)
+    return tmp_path / "lake"
+
+
+def test_tables_that_fit_pass_in_delta_and_parquet(contract, lake):
+    assert len(list(check_tables(contract, lake))) == 4
+
+
+def test_every_column_of_the_contract_is_expected(contract):
+    columns = expected_columns(contract)
+    named = {(role, expected.column) for role, group in columns.items() for expected in group}
+    assert named == {(role, column) for role, group in ROWS.items() for column in group}
+
+
+@pytest.mark.parametrize(
+    ("role", "column", "values", "said"),
+    [
+        ("impressions", "shown_at", ["2026-01-02"], "not a timestamp"),
+        ("impressions", "clicked", [0.5], "not an integer or a boolean"),
+        ("impressions", "user_id", [1.0], "not an integer or a string"),
+        ("engagements", "action", [[1]], "not a string or an array of strings"),
+        ("engagements", "surface", [1], "not a string"),
+        ("users", "tenure_days", ["three"], "not a number"),
+        ("ads", "format", [["video"]], "not a single value"),
+        ("ads", "topics", [1.5], "not an array or a comma separated string"),
+    ],
+)
+def test_wrong_type_is_named_with_its_column(contract, lake, role, column, values, said):
+    write(lake, role, {**ROWS[role], column: values})
+    with pytest.raises(SchemaError, match=f"column {column} .* {said}"):
+        list(check_tables(contract, lake))
+
+
+def test_all_missing_columns_of_a_table_are_named_at_once(contract, lake):
+    write(lake, "ads", {"ad_id": ["a"]})
+    with pytest.raises(SchemaError) as caught:
+        list(check_tables(contract, lake))
+    for column in ("valid_from", "advertiser_id", "format", "topics", "length_s"):
+        assert f"column {column} " in caught.value.message
+
+
+def test_missing_table_is_named_with_its_place(contract, tmp_path):
+    with pytest.raises(DataSourceError, match="no readable delta table"):
+        list(check_tables(contract, tmp_path / "nowhere"))
+
+
+def test_unreadable_parquet_is_refused(contract, lake):
+    (lake / "users").write_bytes(b"no parquet")
+    with pytest.raises(DataSourceError, match="no readable parquet table"):
+        list(check_tables(contract, lake))
