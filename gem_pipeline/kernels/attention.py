@@ -1,6 +1,7 @@
 """Softmax attention over jagged rows: a row sees its own elements only, whatever shares its batch.
 
-Legend: B rows, Tq / Tk query / key elements of the whole batch, H heads, D head width, L padded length.
+Legend: B rows, Tq / Tk query / key elements of the whole batch, H heads, D head width, Q pooling
+queries, R rows and L padded length of one length group.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gem_pipeline.kernels.jagged import jagged_to_padded, max_length, offsets_to_lengths, padded_to_jagged
+from gem_pipeline.kernels.grouping import group_rows, grouped_padding, real_places
+from gem_pipeline.kernels.jagged import offsets_to_lengths
 
 
 def jagged_attention(
@@ -31,19 +33,21 @@ def jagged_attention(
 
     Source: Vaswani et al., arXiv 1706.03762, section 3.2.1, per row.
     """
-    num_queries = q_THD.shape[0]
-    length_k = max_length(kv_offsets_B1)
-    if num_queries == 0 or length_k == 0:
-        return q_THD.new_zeros(q_THD.shape) + 0.0 * (q_THD.sum() + k_THD.sum() + v_THD.sum())
-    q_BHLD = jagged_to_padded(q_THD, q_offsets_B1, max_length(q_offsets_B1)).transpose(1, 2)
-    k_BHLD = jagged_to_padded(k_THD, kv_offsets_B1, length_k).transpose(1, 2)
-    v_BHLD = jagged_to_padded(v_THD, kv_offsets_B1, length_k).transpose(1, 2)
-    length_B = offsets_to_lengths(kv_offsets_B1)
-    real_BL = torch.arange(length_k, device=length_B.device) < length_B[:, None]
-    # A row without keys averages its padding, which is zeros: no NaN, and the result is zero.
-    allowed_B11L = (real_BL | (length_B == 0)[:, None])[:, None, None, :]
-    out_BHLD = F.scaled_dot_product_attention(q_BHLD, k_BHLD, v_BHLD, attn_mask=allowed_B11L)
-    return padded_to_jagged(out_BHLD.transpose(1, 2), q_offsets_B1, num_queries)
+    groups = group_rows(kv_offsets_B1)
+    q_padding = grouped_padding(q_offsets_B1, groups, q_THD.shape[0])
+    kv_padding = grouped_padding(kv_offsets_B1, groups, k_THD.shape[0])
+    lengths = groups.cut(offsets_to_lengths(kv_offsets_B1))
+    outputs: list[Tensor] = []
+    for q_RLHD, k_RLHD, v_RLHD, length_R in zip(
+        q_padding.pad(q_THD), kv_padding.pad(k_THD), kv_padding.pad(v_THD), lengths, strict=True
+    ):
+        # A row without keys averages its padding, which is zeros: no NaN, and the result is zero.
+        allowed_RL = real_places(length_R, k_RLHD.shape[1]) | (length_R == 0)[:, None]
+        out_RHLD = F.scaled_dot_product_attention(
+            q_RLHD.transpose(1, 2), k_RLHD.transpose(1, 2), v_RLHD.transpose(1, 2), attn_mask=allowed_RL[:, None, None]
+        )
+        outputs.append(out_RHLD.transpose(1, 2))
+    return q_padding.unpad(outputs)
 
 
 def jagged_softmax_pool(score_TQ: Tensor, x_TD: Tensor, offsets_B1: Tensor) -> Tensor:
@@ -59,14 +63,33 @@ def jagged_softmax_pool(score_TQ: Tensor, x_TD: Tensor, offsets_B1: Tensor) -> T
     Returns:
         [B, Q, D]; zeros for an empty row.
 
-    Source: the attention of a fixed set of seeds, Lee et al., Set Transformer, arXiv 1810.00825, 3.2.
+    Source: attention from a fixed set of seeds, Lee et al., Set Transformer, arXiv 1810.00825, 3.2.
     """
-    num_rows, length = offsets_B1.shape[0] - 1, max_length(offsets_B1)
-    if length == 0:
-        return x_TD.new_zeros(num_rows, score_TQ.shape[1], x_TD.shape[1]) + 0.0 * (score_TQ.sum() + x_TD.sum())
-    score_BLQ = jagged_to_padded(score_TQ, offsets_B1, length)
-    x_BLD = jagged_to_padded(x_TD, offsets_B1, length)
-    length_B = offsets_to_lengths(offsets_B1)
-    padding_BL = torch.arange(length, device=length_B.device) >= length_B[:, None].clamp(min=1)
-    weight_BLQ = torch.softmax(score_BLQ.masked_fill(padding_BL[:, :, None], float("-inf")), dim=1)
-    return torch.bmm(weight_BLQ.transpose(1, 2), x_BLD)
+    groups = group_rows(offsets_B1)
+    padding = grouped_padding(offsets_B1, groups, x_TD.shape[0])
+    lengths = groups.cut(offsets_to_lengths(offsets_B1))
+    pooled: list[Tensor] = []
+    for score_RLQ, x_RLD, length_R in zip(padding.pad(score_TQ), padding.pad(x_TD), lengths, strict=True):
+        allowed_RL = real_places(length_R, x_RLD.shape[1]) | (length_R == 0)[:, None]
+        weight_RLQ = torch.softmax(score_RLQ.masked_fill(~allowed_RL[:, :, None], float("-inf")), dim=1)
+        pooled.append(torch.bmm(weight_RLQ.transpose(1, 2), x_RLD))
+    return groups.join(pooled)
+
+
+def jagged_row_matmul(x_TD: Tensor, weight_BDE: Tensor, offsets_B1: Tensor) -> Tensor:
+    """Multiply every element by the matrix of its row: out[t] = x[t] W[row of t].
+
+    Args:
+        x_TD: elements, [T, D].
+        weight_BDE: one matrix a row, [B, D, E].
+        offsets_B1: row offsets, int64 [B + 1].
+
+    Returns:
+        [T, E].
+
+    Source: the personalised projection of InterFormer, arXiv 2411.09852, Sequence Arch.
+    """
+    groups = group_rows(offsets_B1)
+    padding = grouped_padding(offsets_B1, groups, x_TD.shape[0])
+    pairs = zip(padding.pad(x_TD), groups.cut(weight_BDE), strict=True)
+    return padding.unpad([torch.bmm(x_RLD, weight_RDE) for x_RLD, weight_RDE in pairs])

@@ -19,7 +19,7 @@ from gem_pipeline.kernels.jagged import (
     newest_padded,
     offsets_to_lengths,
     prepend,
-    rotary_angles,
+    rotary_phase,
     row_of_element,
 )
 from gem_pipeline.models.blocks import SelfGate, TokenCompression
@@ -119,9 +119,9 @@ class SequenceLayer(nn.Module):
         self.pffn = PersonalizedProjection(config.num_summary, config.dim, config.pffn_hidden)
         self.attention = JaggedSelfAttention(config.dim, config.heads)
 
-    def forward(self, s_TD: Tensor, offsets_B1: Tensor, x_sum_BCD: Tensor, phase: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, s_TD: Tensor, offsets_B1: Tensor, x_sum_BCD: Tensor, phase_T1H: Tensor) -> Tensor:
         """Elements [T, D], rows [B + 1], summaries [B, C, D], rotary phases -> elements [T, D]."""
-        return self.attention(self.pffn(s_TD, offsets_B1, x_sum_BCD), offsets_B1, *phase)
+        return self.attention(self.pffn(s_TD, offsets_B1, x_sum_BCD), offsets_B1, phase_T1H)
 
 
 class InterFormer(nn.Module):
@@ -153,18 +153,18 @@ class InterFormer(nn.Module):
         """
         x_sum_BCD = self.x_summaries[0](x_BND)
         s_TD, offsets_B1 = prepend(x_sum_BCD, s_TD, offsets_B1)
-        phase = rotary_phase(offsets_B1, s_TD, self.config)
+        phase_T1H = recency_phase(offsets_B1, s_TD, self.config)
         for layer in range(self.config.layers):
             s_sum_BMD = self.s_summaries[layer](s_TD, offsets_B1)
             next_x_BND = self.interactions[layer](x_BND, s_sum_BMD)
-            s_TD = self.sequences[layer](s_TD, offsets_B1, x_sum_BCD, phase)
+            s_TD = self.sequences[layer](s_TD, offsets_B1, x_sum_BCD, phase_T1H)
             x_BND = next_x_BND
             x_sum_BCD = self.x_summaries[layer + 1](x_BND)
         return torch.cat([x_sum_BCD, self.s_summaries[-1](s_TD, offsets_B1)], dim=1)
 
 
-def rotary_phase(offsets_B1: Tensor, s_TD: Tensor, config: InterFormerConfig) -> tuple[Tensor, Tensor]:
-    """Rotary phases of rows that start with CLS tokens: cosine and sine, each [T, 1, D / heads / 2].
+def recency_phase(offsets_B1: Tensor, s_TD: Tensor, config: InterFormerConfig) -> Tensor:
+    """Rotary phases of rows that start with CLS tokens, complex [T, 1, D / heads / 2].
 
     Every CLS token stands at position 0, the newest event at 1, the one before it at 2: what an event
     means depends on how recent it is, not on how long the row is (ours).
@@ -173,4 +173,4 @@ def rotary_phase(offsets_B1: Tensor, s_TD: Tensor, config: InterFormerConfig) ->
     age_T = age_of_element(offsets_B1, row_T)
     num_events_T = offsets_to_lengths(offsets_B1).index_select(0, row_T) - config.num_summary
     position_T = torch.where(age_T < num_events_T, age_T + 1, 0)
-    return rotary_angles(position_T, config.dim // config.heads, s_TD.dtype)
+    return rotary_phase(position_T, config.dim // config.heads, s_TD.dtype)

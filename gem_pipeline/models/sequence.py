@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from gem_pipeline.kernels.attention import jagged_attention, jagged_softmax_pool
-from gem_pipeline.kernels.jagged import jagged_to_padded, max_length, padded_to_jagged, rotate
+from gem_pipeline.kernels.attention import jagged_attention, jagged_row_matmul, jagged_softmax_pool
+from gem_pipeline.kernels.jagged import rotate
 from gem_pipeline.models.blocks import mlp
 
 
@@ -49,8 +49,7 @@ class PersonalizedProjection(nn.Module):
     def forward(self, s_TD: Tensor, offsets_B1: Tensor, x_sum_BCD: Tensor) -> Tensor:
         """Elements [T, D] of rows [B + 1] and summaries [B, C, D] -> elements [T, D]."""
         weight_BDD = self.weights(x_sum_BCD.flatten(1)).unflatten(1, (self.dim, self.dim)) / math.sqrt(self.dim)
-        s_BLD = jagged_to_padded(self.norm(s_TD), offsets_B1, max_length(offsets_B1))
-        return s_TD + padded_to_jagged(torch.bmm(s_BLD, weight_BDD), offsets_B1, s_TD.shape[0])
+        return s_TD + jagged_row_matmul(self.norm(s_TD), weight_BDD, offsets_B1)
 
 
 class JaggedSelfAttention(nn.Module):
@@ -63,13 +62,16 @@ class JaggedSelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(dim)
-        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.query_key = nn.Linear(dim, 2 * dim, bias=False)
+        self.value = nn.Linear(dim, dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
 
-    def forward(self, s_TD: Tensor, offsets_B1: Tensor, cos_T1H: Tensor, sin_T1H: Tensor) -> Tensor:
+    def forward(self, s_TD: Tensor, offsets_B1: Tensor, phase_T1H: Tensor) -> Tensor:
         """Elements [T, D] of rows [B + 1], rotary phases [T, 1, D / H / 2] -> elements [T, D]."""
-        q_THD, k_THD, v_THD = self.qkv(self.norm(s_TD)).unflatten(1, (3, self.heads, -1)).unbind(1)
-        q_THD, k_THD = rotate(q_THD, cos_T1H, sin_T1H), rotate(k_THD, cos_T1H, sin_T1H)
+        normed_TD = self.norm(s_TD)
+        both_TGD = rotate(self.query_key(normed_TD).unflatten(1, (2 * self.heads, -1)), phase_T1H)
+        q_THD, k_THD = both_TGD.chunk(2, dim=1)
+        v_THD = self.value(normed_TD).unflatten(1, (self.heads, -1))
         mixed_THD = jagged_attention(q_THD, k_THD, v_THD, offsets_B1, offsets_B1)
         return s_TD + self.out(mixed_THD.flatten(1))
 

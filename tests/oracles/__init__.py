@@ -1,0 +1,1 @@
+"""Slow, plain twins of the fast code, written from the equations."""
