@@ -33,12 +33,14 @@ class PartitionRule(_Part):
         column: the day column (yyyy-mm-dd string or date) that every bronze fact table carries.
         min_impressions: a day with fewer impressions is refused.
         first_day: the first date partition of the log, inclusive.
+        last_day: the last one, inclusive; None: the log goes on, and every day up to yesterday is a partition.
         schedule_hour: UTC hour at which yesterday's partition is refreshed.
     """
 
     column: str
     min_impressions: int = Field(ge=1)
     first_day: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    last_day: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
     schedule_hour: int = Field(default=3, ge=0, le=23)
 
 

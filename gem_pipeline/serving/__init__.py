@@ -1,0 +1,1 @@
+"""Stored models as they are served."""
