@@ -7,8 +7,8 @@ queries, R rows and L padded length of one length group.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from gem_pipeline.kernels.grouping import group_rows, grouped_padding, real_places
 from gem_pipeline.kernels.jagged import offsets_to_lengths
@@ -43,7 +43,7 @@ def jagged_attention(
     ):
         # A row without keys averages its padding, which is zeros: no NaN, and the result is zero.
         allowed_RL = real_places(length_R, k_RLHD.shape[1]) | (length_R == 0)[:, None]
-        out_RHLD = F.scaled_dot_product_attention(
+        out_RHLD = scaled_dot_product_attention(
             q_RLHD.transpose(1, 2), k_RLHD.transpose(1, 2), v_RLHD.transpose(1, 2), attn_mask=allowed_RL[:, None, None]
         )
         outputs.append(out_RHLD.transpose(1, 2))

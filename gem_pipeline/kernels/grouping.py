@@ -5,6 +5,7 @@ Legend: B rows, T elements of the whole batch, G groups, L padded length of one 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -71,7 +72,7 @@ def group_rows(offsets_B1: Tensor) -> RowGroups:
     return RowGroups(
         order_B=order_B,
         rank_B=torch.argsort(order_B),
-        sizes=tuple(end - start for start, end in zip(cuts[:-1], cuts[1:], strict=True)),
+        sizes=tuple(end - start for start, end in itertools.pairwise(cuts)),
     )
 
 
@@ -86,9 +87,9 @@ def grouped_padding(offsets_B1: Tensor, groups: RowGroups, num_elements: int) ->
     length_B = offsets_to_lengths(offsets_B1)
     longest = [max(part.tolist(), default=1) for part in torch.split(length_B[groups.order_B], groups.sizes)]
     shapes = tuple((rows, max(1, length)) for rows, length in zip(groups.sizes, longest, strict=True))
-    width_B = torch.repeat_interleave(
-        torch.tensor([length for _, length in shapes]), torch.tensor(groups.sizes)
-    ).to(offsets_B1.device)
+    width_B = torch.repeat_interleave(torch.tensor([length for _, length in shapes]), torch.tensor(groups.sizes)).to(
+        offsets_B1.device
+    )
     start_B = (torch.cumsum(width_B, dim=0) - width_B)[groups.rank_B]
     row_T = row_of_element(offsets_B1, num_elements)
     index_T = torch.arange(num_elements, device=offsets_B1.device)

@@ -5,6 +5,7 @@ Legend: B rows, N tokens, M output tokens, D width.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ def mlp(sizes: Sequence[int], *, dropout: float = 0.0) -> nn.Sequential:
         dropout: probability of zeroing a hidden unit in training.
     """
     layers: list[nn.Module] = []
-    for width_in, width_out in zip(sizes[:-2], sizes[1:-1], strict=True):
+    for width_in, width_out in itertools.pairwise(sizes[:-1]):
         layers += [nn.Linear(width_in, width_out), nn.ReLU()]
         if dropout > 0.0:
             layers.append(nn.Dropout(dropout))

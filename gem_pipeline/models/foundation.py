@@ -15,6 +15,7 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.blocks import mlp
+from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.heads import DomainGate, DomainHeads
 from gem_pipeline.models.interformer import InterFormer, InterFormerConfig
@@ -100,7 +101,7 @@ class FoundationConfig:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> FoundationConfig:
         """Rebuild a configuration from `to_dict`, also after a trip through JSON."""
-        return FoundationConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in document.items()})
+        return read_config(FoundationConfig, document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +142,7 @@ class FoundationModel(nn.Module):
         summary_BMD = self.interformer(x_BND, event_TD, embedded.offsets_B1)
         hidden_BR = torch.relu(self.trunk(summary_BMD.flatten(1)))
         representation_BR = self.gate(hidden_BR, batch.surface_B)
-        return ModelOutput(
-            logit_BK=self.heads(representation_BR, batch.surface_B), representation_BD=representation_BR
-        )
+        return ModelOutput(logit_BK=self.heads(representation_BR, batch.surface_B), representation_BD=representation_BR)
 
     def init_bias(self, base_rate: Tensor) -> None:
         """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent."""

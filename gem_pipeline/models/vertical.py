@@ -16,6 +16,7 @@ from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import offsets_to_lengths
 from gem_pipeline.models.blocks import mlp
+from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
 from gem_pipeline.models.heads import GATE_STD, RATE_FLOOR
 
@@ -49,7 +50,7 @@ class VerticalConfig:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> VerticalConfig:
         """Rebuild a configuration from `to_dict`, also after a trip through JSON."""
-        return VerticalConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in document.items()})
+        return read_config(VerticalConfig, document)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 def rows_of(x: Tensor, offsets_B1: Tensor) -> list[Tensor]:
     """Cut a jagged tensor into its rows."""
     bounds = offsets_B1.tolist()
-    return [x[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [x[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def jagged_attention(
