@@ -54,6 +54,9 @@ mlflow: install  ## open the MLflow UI on PORT (default 5000)
 	@$(BIN)/gem doctor --port $(or $(PORT),5000)
 	exec $(BIN)/mlflow ui --backend-store-uri "sqlite:///$(abspath $(GEM_HOME))/mlflow.db" --host 127.0.0.1 --port $(or $(PORT),5000)
 
+bench: install  ## run every benchmark, rewrite docs/benchmarks.md
+	@$(BIN)/python -m benchmarks
+
 constraints:  ## resolve pyproject.toml again into constraints.txt (Linux, cpu); keeps what still fits
 	@uv=$$(command -v $(BIN)/uv || command -v uv) || { echo "uv was not found. Install it: $(BIN)/python -m pip install uv" >&2; exit 3; }
 	$$uv pip compile --quiet pyproject.toml --extra cpu --extra dev --python-version 3.11 --python-platform x86_64-manylinux_2_28 \

@@ -1,0 +1,59 @@
+"""The page of benchmarks: newest figures only, and what was not measured says why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import __main__ as subject
+
+LINE = {
+    "bench": "storage", "figure": "bytes_per_event", "value": 31.25, "unit": "bytes", "baseline": None, "low": 30.0,
+    "high": 32.5, "runs": 3, "seed": 0, "size": "tiny", "config_hash": "x", "commit": "0123456789abc", "cpu": "2 cores",
+}  # fmt: skip
+
+
+def test_newest_line_of_a_figure_and_size_wins():
+    lines = [LINE, {**LINE, "size": "small"}, {**LINE, "value": 20.0}]
+    rows = subject.newest_lines("\n".join(map(json.dumps, lines)) + "\n\n")
+    assert [(row["size"], row["value"]) for row in rows] == [("small", 31.25), ("tiny", 20.0)]
+
+
+def test_page_shows_value_interval_and_commit():
+    assert (
+        "| storage | bytes_per_event | tiny | 31.25 | 30 to 32.5 | bytes |  | 3 | 012345678 | 2 cores |"
+        in subject.page([LINE])
+    )
+
+
+def test_figure_that_could_not_be_measured_says_why():
+    text = subject.page([{**LINE, "value": None, "low": None, "high": None, "why": "no GPU here"}])
+    assert "not measured: no GPU here" in text
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name, place in (
+        ("ROOT", "benchmarks"),
+        ("RESULTS", "benchmarks/results.jsonl"),
+        ("PAGE", "docs/benchmarks.md"),
+    ):
+        monkeypatch.setattr(subject, name, tmp_path / place)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "docs").mkdir()
+    return tmp_path / "benchmarks"
+
+
+def test_no_benchmark_is_said_and_writes_nothing(folder, capsys):
+    assert subject.main([]) == 0
+    assert "no benchmark" in capsys.readouterr().out
+    assert not subject.PAGE.exists()
+
+
+def test_failed_benchmark_does_not_stop_the_others(folder, capsys):
+    (folder / "a.py").write_text("raise SystemExit(1)")
+    (folder / "b.py").write_text(f"import sys; open(sys.argv[2], 'a').write({json.dumps(json.dumps(LINE))} + '\\n')")
+    assert subject.main(["--quick"]) == 1
+    assert "Failed: a." in capsys.readouterr().err
+    assert "bytes_per_event" in subject.PAGE.read_text()
