@@ -14,7 +14,6 @@ BIN := .venv/bin
 CODE := gem_pipeline assets jobs resources spark tests benchmarks
 
 export GEM_HOME
-export DAGSTER_HOME := $(abspath $(GEM_HOME))/dagster_home
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install demo test check-fast format dev mlflow bench constraints clean
@@ -36,18 +35,19 @@ test: install  ## run the whole test suite
 check-fast: install  ## lint, format, types, import layers, style tests
 	@$(BIN)/ruff check --quiet $(CODE)
 	$(BIN)/ruff format --quiet --check $(CODE)
-	$(BIN)/pyrefly check --summary=none --output-format=min-text
-	$(BIN)/lint-imports --no-logo | grep -E 'KEPT|BROKEN|->' || true
-	$(BIN)/lint-imports --no-logo > /dev/null
+	$(BIN)/pyrefly check --summary=none --output-format=min-text --min-severity=error
+	mkdir -p .import_linter_cache
+	$(BIN)/lint-imports --no-logo > .import_linter_cache/report.txt || { cat .import_linter_cache/report.txt; exit 1; }
 	$(BIN)/python -m pytest tests/style -q -m "not slow"
 
 format:  ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true
 	$(BIN)/ruff format --quiet $(CODE)
 
+dev: export DAGSTER_HOME := $(abspath $(GEM_HOME))/dagster_home
 dev: install  ## open the Dagster UI on PORT (default 3000)
 	@$(BIN)/gem doctor --port $(or $(PORT),3000)
-	mkdir -p "$$DAGSTER_HOME"
+	$(BIN)/python -c 'import pathlib, resources.dagster_home as home; home.write_dagster_home(pathlib.Path("$(GEM_HOME)"))'
 	exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(or $(PORT),3000)
 
 mlflow: install  ## open the MLflow UI on PORT (default 5000)

@@ -38,7 +38,7 @@ def page(rows: Iterable[dict[str, Any]]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`. Values carry intervals; the baseline is the best configuration found for the other side.",
+        "Written by `make bench`. The baseline is the best configuration found for the other side.",
         "",
         "| bench | figure | size | value | interval | unit | baseline | runs | commit | machine |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -11,9 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from gem_pipeline.errors import ConfigError, GemError
+from gem_pipeline.places import DEFAULT_DATA, contract_path, home_path, named_data
 
-DEFAULT_HOME = ".gem"
-DEFAULT_DATA = Path("../shared/data")
 BROKEN_PIPE = 141  # what a shell reports for a program whose reader went away
 INTERRUPTED = 130
 
@@ -62,13 +61,13 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seeds", type=int, default=3, help="students trained for each vertical (default 3)")
     demo.add_argument(
         "--data",
-        default=os.environ.get("GEM_DATA") or None,
+        default=named_data(),
         help="folder with kuairand/, or the word generated (GEM_DATA; default ../shared/data)",
     )
     demo.set_defaults(run=_demo)
 
     doctor = commands.add_parser("doctor", help="check the machine and the installation")
-    doctor.add_argument("--home", type=Path, default=_home(), help="folder of all state (GEM_HOME; default .gem)")
+    doctor.add_argument("--home", type=Path, default=home_path(), help="folder of all state (GEM_HOME; default .gem)")
     doctor.add_argument("--port", type=int, action="append", default=[], help="check only that this port is free")
     doctor.add_argument("--fetch-jars", action="store_true", help="fetch the Spark jars first; say only what fails")
     doctor.set_defaults(run=_doctor)
@@ -76,17 +75,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--home", type=Path, default=_home(), help="folder of all state (GEM_HOME; default .gem)")
-    parser.add_argument("--contract", type=Path, default=_contract(), help="data contract (GEM_CONTRACT)")
-
-
-def _home() -> Path:
-    return Path(os.environ.get("GEM_HOME") or DEFAULT_HOME)
-
-
-def _contract() -> Path:
-    named = os.environ.get("GEM_CONTRACT")
-    return Path(named) if named else Path(str(files("gem_pipeline") / "datasets" / "kuairand.yaml"))
+    parser.add_argument("--home", type=Path, default=home_path(), help="folder of all state (GEM_HOME; default .gem)")
+    parser.add_argument("--contract", type=Path, default=contract_path(), help="data contract (GEM_CONTRACT)")
 
 
 def _init(options: argparse.Namespace) -> int:

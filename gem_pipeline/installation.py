@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gem_pipeline.errors import GemError, SetupError
+from gem_pipeline.places import home_path
 from gem_pipeline.preflight import check_disk, check_java, compiler_note
 
 PYTHON_VERSION = (3, 11)
@@ -186,8 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gem_pipeline.installation", description="Build .venv for this checkout.")
     parser.add_argument("--extra", choices=("cpu", "cuda"), default="cpu", help="which build of fbgemm-gpu")
     options = parser.parse_args(arguments)
-    home = Path(os.environ.get("GEM_HOME") or ".gem")
-    installation = Installation(root=Path.cwd(), home=home, extra=options.extra)
+    installation = Installation(root=Path.cwd(), home=home_path(), extra=options.extra)
     try:
         if sys.version_info[:2] != PYTHON_VERSION:
             raise SetupError(

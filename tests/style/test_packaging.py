@@ -69,9 +69,9 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr
 import importlib
 for name in {modules!r}:
     assert importlib.import_module(name).__file__.startswith({str(elsewhere)!r}), name
-from gem_pipeline import cli
+from gem_pipeline import cli, places
 from gem_pipeline.contracts.contract import load_contract
-load_contract(cli._contract())
+load_contract(places.contract_path())
 raise SystemExit(cli.main(["init", "contract.yaml"]))
 """
     answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
