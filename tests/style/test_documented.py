@@ -19,7 +19,7 @@ def test_every_forward_names_its_shapes():
                 arguments = " ".join(argument.arg for argument in node.args.args)
                 if not SHAPE.search(f"{arguments} {ast.get_docstring(node) or ''}"):
                     silent.append(f"{name(path)}:{node.lineno}")
-    assert silent == []
+    assert silent == [], "\n".join(silent)
 
 
 def test_every_model_kernel_and_metric_names_its_source():
@@ -31,4 +31,4 @@ def test_every_model_kernel_and_metric_names_its_source():
         texts = [ast.get_docstring(node) or "" for node in ast.walk(tree(path)) if isinstance(node, documented)]
         if not SOURCE.search(" ".join(texts)):
             silent.append(name(path))
-    assert silent == []
+    assert silent == [], "\n".join(silent)

@@ -24,7 +24,7 @@ def test_every_module_has_its_test():
         test = ROOT / "tests" / inner.parent / f"test_{path.name}"
         if not test.exists():
             missing.append(f"{module} -> {name(test)}")
-    assert missing == []
+    assert missing == [], "\n".join(missing)
 
 
 def test_every_test_has_its_module():
@@ -38,4 +38,4 @@ def test_every_test_has_its_module():
         candidates = (ROOT / "gem_pipeline" / module, ROOT / module, ROOT / "gem_pipeline" / folder, ROOT / folder)
         if not any(candidate.exists() for candidate in candidates):
             strangers.append(name(path))
-    assert strangers == []
+    assert strangers == [], "\n".join(strangers)

@@ -41,4 +41,4 @@ def names_read() -> set[str]:
 def test_every_configuration_key_is_read():
     read = names_read()
     dead = sorted(where for where, field in configuration_fields() if field not in read and where not in FOR_PEOPLE)
-    assert dead == []
+    assert dead == [], "\n".join(dead)

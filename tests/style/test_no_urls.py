@@ -16,7 +16,7 @@ MACHINE_PATHS = tuple(f"/{folder}/" for folder in ("work", "root", "home"))
 
 def test_no_file_names_a_registry():
     found = [f"{name(path)}: {host}" for path in text_files() for host in REGISTRIES if host in path.read_text()]
-    assert found == []
+    assert found == [], "\n".join(found)
 
 
 def test_no_file_names_a_path_of_one_machine():
@@ -26,7 +26,7 @@ def test_no_file_names_a_path_of_one_machine():
         for place in MACHINE_PATHS
         if f'"{place}' in path.read_text() or f" {place}" in path.read_text()
     ]
-    assert found == []
+    assert found == [], "\n".join(found)
 
 
 def test_pins_carry_no_host_and_no_hash():

@@ -35,7 +35,7 @@ def test_every_link_and_file_of_a_page_exists(page):
     missing = [link for link in links if link and not (page.parent / link).exists()]
     paths = re.findall(r"`((?:gem_pipeline|assets|jobs|resources|spark|tests|docs|benchmarks)/[\w./-]*)`", text)
     missing += [path for path in paths if not (ROOT / path).exists()]
-    assert missing == []
+    assert missing == [], "\n".join(missing)
 
 
 def test_readme_names_the_two_commands_and_the_credit():
