@@ -189,6 +189,25 @@ def teacher_outputs(contract: DataContract) -> TableSchema:
     )
 
 
+def predictions() -> TableSchema:
+    """Probabilities of every scored model but the teacher, before it learnt from the day."""
+    return TableSchema(
+        name="predictions",
+        columns=(
+            Column(name="date", type="string"),
+            Column(name="model", type="string"),
+            Column(name="impression_id", type="string"),
+            Column(name="objective", type="string"),
+            Column(name="prob", type="float"),
+            Column(name="trained_through", type="string", doc="last day whose labels the model saw"),
+            Column(name="model_id", type="string"),
+        ),
+        partition_by=("date", "model"),
+        sort_by=("objective", "impression_id"),
+        key=("model", "objective", "impression_id"),
+    )
+
+
 def silver_tables(contract: DataContract) -> tuple[TableSchema, ...]:
     """Every table this product writes with Spark."""
     return user_events(contract), counter_increments(contract), examples(contract)

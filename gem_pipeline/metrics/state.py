@@ -14,6 +14,7 @@ class MetricState(StrEnum):
     ONE_CLASS = "one_class"
     TOO_FEW = "too_few"
     NO_MIXED_USER = "no_mixed_user"  # no user has both classes: GAUC has nothing to rank
+    NO_TEACHER_GAIN = "no_teacher_gain"  # the teacher does not clearly beat the student: no ratio to its gain
     PARTLY_SCORED = "partly_scored"  # a model skipped rows of the cell: it is not comparable there
 
 

@@ -1,0 +1,1 @@
+"""The size ladder: functions that return whole typed runs."""

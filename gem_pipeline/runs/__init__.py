@@ -1,0 +1,1 @@
+"""Whole runs over the library: the daily pass and the evaluation of what it scored."""

@@ -1,0 +1,77 @@
+"""The logistic regression's day: fitted on earlier days it scores the day, then it is fitted again."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from gem_pipeline.batches.reader import EncodedDay, day_batches
+from gem_pipeline.runs.context import DayContext
+from gem_pipeline.runs.foundation import SCORING_BATCH, model_config
+from gem_pipeline.runs.records import DayReport
+from gem_pipeline.runs.tracking import track_model
+from gem_pipeline.training.logistic import LogisticBaseline, LogisticConfig, fit_logistic
+from gem_pipeline.training.logistic_inputs import HISTORY_EVENTS, LogisticRows, concatenate_rows, rows_of_batches
+from gem_pipeline.training.plan import LOGISTIC, digest, example_dates
+from gem_pipeline.training.store import StoredModel
+from gem_pipeline.transfer.teacher_outputs import prediction_rows, write_predictions
+
+
+def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
+    """Score the day with the baseline of the day before, then fit all days up to this one."""
+    plan = context.plan
+    started = time.perf_counter()
+    today = context.read(plan.date, max_events=HISTORY_EVENTS)
+    rows = _rows(today, day=0)
+    parent = context.store.current(LOGISTIC, plan.previous_date) if plan.previous_date else None
+    if parent is not None:
+        _score(context, _load(parent), parent, rows, today)
+    days = [day for day in example_dates(context.contract, context.home) if day < plan.date]
+    window = days[-context.run.baseline_days + 1 :] if context.run.baseline_days > 1 else []
+    earlier = [_rows(context.read(day, max_events=HISTORY_EVENTS), day=i - len(window)) for i, day in enumerate(window)]
+    objectives = today[0].layout.objectives
+    fitted = fit_logistic(concatenate_rows([*earlier, rows]), objectives, config=LogisticConfig())
+    arrays, config = fitted.to_arrays()
+    seconds = time.perf_counter() - started
+    metrics = {"train_s": seconds, "examples": float(sum(part.inputs.size for part in (*earlier, rows)))}
+    metrics |= {f"c_{name}": c for name, c in fitted.inverse_penalties.items()}
+    stored = context.store.save(
+        LOGISTIC,
+        plan.date,
+        digest(LOGISTIC, fingerprint),
+        weights={name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
+        config=model_config("logistic", context, today[0].layout.to_dict(), config, parent),
+        report={"metrics": metrics},
+    )
+    params: dict[str, str | int | float | bool] = {"days": len(window) + 1}
+    report = track_model(context, stored, metrics=metrics, params=params, lineage={})
+    return DayReport(date=plan.date, models=[report], seconds={"baseline": seconds})
+
+
+def _rows(parts: list[EncodedDay], *, day: int) -> LogisticRows:
+    batches = (batch for part in parts for batch in day_batches(part, batch_size=SCORING_BATCH))
+    order_N = np.concatenate([part.as_of_N for part in parts])
+    return rows_of_batches(batches, parts[0].layout, day=day, order_N=order_N)
+
+
+def _load(stored: StoredModel) -> LogisticBaseline:
+    arrays = {name: tensor.numpy() for name, tensor in stored.weights().items()}
+    return LogisticBaseline.from_arrays(arrays, stored.config()["model"])
+
+
+def _score(
+    context: DayContext, baseline: LogisticBaseline, stored: StoredModel, rows: LogisticRows, today: list[EncodedDay]
+) -> None:
+    prob_NK = baseline.predict(rows.inputs)
+    ids = pa.concat_arrays([part.impression_ids for part in today])
+    tables = [
+        prediction_rows(
+            date=context.plan.date, model=LOGISTIC, model_id=stored.model_id, trained_through=context.trained_through,
+            objective=objective, impression_ids=ids, prob_N=prob_NK[:, k].astype(np.float32),
+        )
+        for k, objective in enumerate(baseline.models)
+    ]  # fmt: skip
+    write_predictions(context.lake, date=context.plan.date, columns=tables)

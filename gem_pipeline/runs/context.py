@@ -1,0 +1,75 @@
+"""What every task of a day shares: plan, contract, sizes, store, tracker, progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gem_pipeline.batches.reader import DayReader, EncodedDay
+from gem_pipeline.config.ladder import RunConfig, run_config
+from gem_pipeline.contracts.contract import DataContract, load_contract
+from gem_pipeline.training.plan import DayPlan
+from gem_pipeline.training.progress import Progress, SilentProgress
+from gem_pipeline.training.store import ModelStore
+from gem_pipeline.training.tracker import SilentTracker, Tracker
+
+
+@dataclass(frozen=True)
+class DayContext:
+    """The setting of one trainer process."""
+
+    plan: DayPlan
+    tracker: Tracker = field(default_factory=SilentTracker)
+    progress: Progress = field(default_factory=SilentProgress)
+
+    @cached_property
+    def contract(self) -> DataContract:
+        """The data contract."""
+        return load_contract(Path(self.plan.contract_path))
+
+    @cached_property
+    def run(self) -> RunConfig:
+        """Sizes and learning rates."""
+        return run_config(self.plan.size)
+
+    @property
+    def home(self) -> Path:
+        """Root of all state."""
+        return Path(self.plan.home)
+
+    @property
+    def lake(self) -> Path:
+        """Root of the Delta tables."""
+        return self.home / "lake"
+
+    @cached_property
+    def store(self) -> ModelStore:
+        """The model store."""
+        return ModelStore(self.home)
+
+    @property
+    def trained_through(self) -> str:
+        """Last day whose labels a model that scores this day has seen."""
+        return self.plan.previous_date or ""
+
+    def read(self, date: str, *, max_events: int) -> list[EncodedDay]:
+        """A day's examples with histories of at most `max_events`."""
+        return list(DayReader(self.contract, self.lake, max_events=max_events).day(date))
+
+
+def label_rates(parts: list[EncodedDay]) -> npt.NDArray[np.float32]:
+    """Mean label by objective over the examples that have it, shape [K]; NaN where none has."""
+    positives_K = sum((part.label_NK * part.mask_NK).sum(axis=0) for part in parts)
+    total_K = sum(part.mask_NK.sum(axis=0) for part in parts)
+    with np.errstate(invalid="ignore"):
+        return (np.asarray(positives_K) / np.asarray(total_K)).astype(np.float32)
+
+
+def dense_moments(parts: list[EncodedDay]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Mean and standard deviation of the dense inputs, shape [F] each."""
+    dense_NF = np.concatenate([part.dense_NF for part in parts]).astype(np.float64)
+    return dense_NF.mean(axis=0).astype(np.float32), dense_NF.std(axis=0).astype(np.float32)

@@ -1,0 +1,66 @@
+"""A trainer process: the tasks of one date, each skipped where it was done with the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from gem_pipeline.quality.gate import verify_gate
+from gem_pipeline.runs.baseline import run_baseline
+from gem_pipeline.runs.context import DayContext
+from gem_pipeline.runs.foundation import score_day, train_foundation
+from gem_pipeline.runs.records import DayReport, content_until, read_record, task_fingerprint, write_record
+from gem_pipeline.runs.verticals import run_verticals
+from gem_pipeline.training.plan import TASKS, DayPlan, Task
+from gem_pipeline.training.progress import Progress, SilentProgress
+from gem_pipeline.training.tracker import SilentTracker, Tracker
+
+
+def train_day(
+    plan: DayPlan, tracker: Tracker | None = None, progress: Progress | None = None
+) -> DayReport:
+    """Run the tasks of a plan: score, then train the foundation model, the baseline and the verticals.
+
+    Every task is idempotent: it replaces whole partitions and stores models under their content id, and its
+    record is written last, so a killed process is simply run again.
+
+    Raises:
+        GateError: a partition that would be read has no valid quality gate.
+        DivergenceError: a loss exploded; the last stored model is untouched.
+    """
+    torch.set_num_threads(plan.threads)
+    context = DayContext(plan, tracker or SilentTracker(), progress or SilentProgress())
+    _verify_gates(context)
+    report = DayReport(date=plan.date)
+    for task in TASKS:
+        if task in plan.tasks:
+            report.merge(_once(context, task))
+    return report
+
+
+def _verify_gates(context: DayContext) -> None:
+    """Check the gate of every partition that the day reads: its examples and all events up to it."""
+    read = [("examples", context.plan.date)]
+    read += [("user_events", date) for date, _ in content_until(context.home, "user_events", context.plan.date)]
+    for table, date in read:
+        verify_gate(context.home, context.lake, table, date, context.contract)
+
+
+def _once(context: DayContext, task: Task) -> DayReport:
+    fingerprint = task_fingerprint(context.plan, context.contract, task)
+    if done := read_record(context.plan, task, fingerprint):
+        return done
+    run: dict[Task, Callable[[], DayReport]] = {
+        "score": lambda: score_day(context, _full_history(context)),
+        "foundation": lambda: train_foundation(context, _full_history(context), fingerprint),
+        "baseline": lambda: run_baseline(context, fingerprint),
+        "verticals": lambda: run_verticals(context, fingerprint),
+    }
+    report = run[task]()
+    write_record(context.plan, task, fingerprint, report)
+    return report
+
+
+def _full_history(context: DayContext) -> list:  # type: ignore[type-arg]
+    return context.read(context.plan.date, max_events=context.run.foundation.history)

@@ -1,0 +1,146 @@
+"""The foundation model's day: the frozen model of d-1 scores it, then the model of d learns from it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from gem_pipeline.batches.reader import EncodedDay, day_batches
+from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
+from gem_pipeline.runs.records import DayReport
+from gem_pipeline.runs.tracking import track_model
+from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
+from gem_pipeline.training.optimizer import ModelOptimizer
+from gem_pipeline.training.plan import GEM, digest
+from gem_pipeline.training.seeding import numpy_generator, seed_torch
+from gem_pipeline.training.store import StoredModel
+from gem_pipeline.transfer.teacher_outputs import write_teacher_outputs
+
+SCORING_BATCH = 512
+
+
+def score_day(context: DayContext, parts: list[EncodedDay]) -> DayReport:
+    """Score a day with the model of the day before: its evaluation and the teacher output at once."""
+    report = DayReport(date=context.plan.date)
+    previous = context.plan.previous_date
+    if previous is None:  # the chain starts here: there is no teacher yet
+        return report
+    started = time.perf_counter()
+    teacher = context.store.require(GEM, previous)
+    model = rebuild(teacher, parts)
+    num = sum(-(-part.size // SCORING_BATCH) for part in parts)
+    batches = (batch for part in parts for batch in day_batches(part, batch_size=SCORING_BATCH))
+    scores = score(model, context.progress.track(batches, label=f"{context.plan.date} gem scores", total=num))
+    write_teacher_outputs(
+        context.contract,
+        context.lake,
+        date=context.plan.date,
+        teacher=GEM,
+        model_id=teacher.model_id,
+        trained_through=context.trained_through,
+        impression_ids=pa.concat_arrays([part.impression_ids for part in parts]),
+        scores=scores,
+    )
+    report.teacher_outputs = {"teacher": GEM, "model_id": teacher.model_id, "rows": len(scores.prob_NK)}
+    report.seconds["score"] = time.perf_counter() - started
+    return report
+
+
+def rebuild(stored: StoredModel, parts: list[EncodedDay]) -> FoundationModel:
+    """A stored foundation model with its weights, on the layout of the given examples."""
+    model = FoundationModel(parts[0].layout, FoundationConfig.from_dict(stored.config()["model"]))
+    model.load_state_dict(stored.weights())
+    return model
+
+
+def train_foundation(context: DayContext, parts: list[EncodedDay], fingerprint: str) -> DayReport:
+    """Train the model of the day before on this day; cold where the chain starts."""
+    plan, run = context.plan, context.run
+    started = time.perf_counter()
+    parent = context.store.require(GEM, plan.previous_date) if plan.previous_date else None
+    seed_torch(plan.seed, GEM, plan.date)
+    model = rebuild(parent, parts) if parent else FoundationModel(parts[0].layout, run.foundation)
+    if parent is None:
+        model.init_bias(torch.from_numpy(label_rates(parts)))
+        model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
+    optimizer = ModelOptimizer(model, run.training)
+    if parent:
+        optimizer.load_state(parent.optimizer())
+    curve = LossCurve()
+    steps = sum(-(-part.size // run.training.batch_size) for part in parts)
+    for epoch in range(run.training.epochs):
+        order = numpy_generator(plan.seed, GEM, plan.date, str(epoch))
+        shuffled = [parts[i] for i in order.permutation(len(parts))]
+        batches = (b for p in shuffled for b in day_batches(p, batch_size=run.training.batch_size, generator=order))
+        label = f"{plan.date} gem learns"
+        learn(model, optimizer, context.progress.track(batches, label=label, total=steps), joint_loss, curve)
+    seconds = time.perf_counter() - started
+    return _store(context, model, optimizer, curve, parent, fingerprint, seconds)
+
+
+def _store(
+    context: DayContext,
+    model: FoundationModel,
+    optimizer: ModelOptimizer,
+    curve: LossCurve,
+    parent: StoredModel | None,
+    fingerprint: str,
+    seconds: float,
+) -> DayReport:
+    plan = context.plan
+    model_id = digest(GEM, fingerprint)
+    metrics = loss_metrics(curve, seconds)
+    stored = context.store.save(
+        GEM,
+        plan.date,
+        model_id,
+        weights=model.state_dict(),
+        optimizer=optimizer.state(),
+        config=model_config("foundation", context, model.layout.to_dict(), model.config.to_dict(), parent),
+        report={"metrics": metrics, "losses": curve.losses},
+    )
+    curves = {"loss": curve.losses, "grad_norm": curve.grad_norms}
+    lineage = {"previous_model_id": parent.model_id} if parent else {}
+    model_report = track_model(context, stored, metrics=metrics, curves=curves, params=_params(context), lineage=lineage)
+    return DayReport(date=plan.date, models=[model_report], seconds={"foundation": seconds})
+
+
+def model_config(
+    kind: str, context: DayContext, layout: dict[str, Any], model: dict[str, Any], parent: StoredModel | None
+) -> dict[str, Any]:
+    """Configuration stored with a model: all that a fresh process needs to rebuild and explain it."""
+    return {
+        "kind": kind,
+        "layout": layout,
+        "model": model,
+        "contract": context.contract.model_dump(mode="json"),
+        "contract_hash": context.contract.content_hash,
+        "date": context.plan.date,
+        "seed": context.plan.seed,
+        "size": context.plan.size,
+        "parent_model_id": parent.model_id if parent else None,
+    }
+
+
+def loss_metrics(curve: LossCurve, seconds: float) -> dict[str, float]:
+    """Numbers of a training: losses at both ends (mean of a tenth of the steps), speed, volume."""
+    tenth = max(1, len(curve.losses) // 10)
+    return {
+        "loss_first": float(np.mean(curve.losses[:tenth])),
+        "loss_last": float(np.mean(curve.losses[-tenth:])),
+        "grad_norm": float(np.mean(curve.grad_norms)),
+        "examples": float(curve.num_examples),
+        "examples_per_s": curve.num_examples / seconds,
+        "train_s": seconds,
+    }
+
+
+def _params(context: DayContext) -> dict[str, str | int | float | bool]:
+    training = context.run.training
+    chosen = {name: getattr(training, name) for name in ("batch_size", "epochs", "dense_lr", "embedding_lr")}
+    return {"size": context.plan.size, "seed": context.plan.seed, **chosen}

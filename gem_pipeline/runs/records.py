@@ -1,0 +1,151 @@
+"""Records of finished tasks: which inputs a task had, and what it reported.
+
+Torch is not imported here, so that a caller can tell without a trainer process that nothing is to be done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gem_pipeline.contracts.contract import DataContract, load_contract
+from gem_pipeline.quality.gate import read_gate
+from gem_pipeline.training.plan import (
+    ARMS,
+    GEM,
+    TASKS,
+    DayPlan,
+    Task,
+    code_fingerprint,
+    digest,
+    split_vertical,
+    vertical_model,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReport:
+    """One trained model.
+
+    Attributes:
+        metrics: finite numbers by name.
+        unchanged: the model was there already.
+    """
+
+    name: str
+    date: str
+    model_id: str
+    metrics: dict[str, float]
+    seconds: float
+    mlflow_run_id: str | None = None
+    registered_version: int | None = None
+    unchanged: bool = False
+
+
+@dataclass(kw_only=True)
+class DayReport:
+    """What a trainer process did for a date."""
+
+    date: str
+    models: list[ModelReport] = field(default_factory=list)
+    teacher_outputs: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready form."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(document: dict[str, Any]) -> DayReport:
+        """Rebuild a report from `to_dict`."""
+        models = [ModelReport(**model) for model in document["models"]]
+        return DayReport(**{**document, "models": models})
+
+    def merge(self, other: DayReport) -> None:
+        """Add the results of another task of the same date."""
+        self.models.extend(other.models)
+        self.teacher_outputs.update(other.teacher_outputs)
+        self.seconds.update(other.seconds)
+
+
+def model_id_in_force(home: Path, name: str, date: str | None) -> str | None:
+    """Content id of the model in force for a date, read without torch."""
+    pointer = home / "models" / name / (date or "-") / "current.json"
+    return json.loads(pointer.read_text())["model_id"] if pointer.exists() else None
+
+
+def task_fingerprint(plan: DayPlan, contract: DataContract, task: Task) -> str:
+    """Identity of everything that decides a task's result: data, contract, code, sizes, seed, parent models."""
+    home = Path(plan.home)
+    past_examples, past_events = (content_until(home, table, plan.date) for table in ("examples", "user_events"))
+    own = {
+        "score": (past_examples[-1:], past_events),
+        "foundation": (past_examples[-1:], past_events),
+        "baseline": (past_examples, past_events),
+        "verticals": (past_examples[-1:], past_events, plan.verticals, _parents(plan)),
+    }[task]
+    teacher = model_id_in_force(home, GEM, plan.previous_date)
+    settings = (contract.content_hash, code_fingerprint(), plan.date, plan.size, plan.seed, plan.threads)
+    return digest(task, settings, own, teacher)
+
+
+def content_until(home: Path, table: str, date: str) -> list[tuple[str, str]]:
+    """Date and content hash of every validated partition of a table up to a date, oldest first."""
+    marks = []
+    for path in sorted((home / "gates" / table).glob("*.json")):
+        marker = read_gate(home, table, path.stem)
+        if marker is not None and marker.date <= date:
+            marks.append((marker.date, marker.content_hash))
+    return marks
+
+
+def _parents(plan: DayPlan) -> list[str | None]:
+    names = [vertical_model(key, arm) for key in plan.verticals for arm in ARMS]
+    return [model_id_in_force(Path(plan.home), name, plan.previous_date) for name in names]
+
+
+def _record_path(plan: DayPlan, task: Task) -> Path:
+    return Path(plan.home) / "records" / plan.date / f"{task}.json"
+
+
+def write_record(plan: DayPlan, task: Task, fingerprint: str, report: DayReport) -> None:
+    """Record that a task finished; the last write of the task."""
+    path = _record_path(plan, task)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(json.dumps({"fingerprint": fingerprint, "report": report.to_dict()}, indent=1, sort_keys=True))
+    draft.replace(path)
+
+
+def read_record(plan: DayPlan, task: Task, fingerprint: str) -> DayReport | None:
+    """The report of a finished task with this fingerprint, its models marked unchanged."""
+    path = _record_path(plan, task)
+    if not path.exists():
+        return None
+    document = json.loads(path.read_text())
+    if document["fingerprint"] != fingerprint:
+        return None
+    report = DayReport.from_dict(document["report"])
+    report.models = [ModelReport(**{**asdict(model), "unchanged": True}) for model in report.models]
+    return report
+
+
+def finished(plan: DayPlan) -> DayReport | None:
+    """The report of a plan whose tasks are all done with the same inputs, else None."""
+    contract = load_contract(Path(plan.contract_path))
+    whole = DayReport(date=plan.date)
+    for task in TASKS:
+        if task in plan.tasks:
+            done = read_record(plan, task, task_fingerprint(plan, contract, task))
+            if done is None:
+                return None
+            whole.merge(done)
+    return whole
+
+
+def vertical_cells(plan: DayPlan) -> list[tuple[str, str, str]]:
+    """Key, surface and objective of every vertical of a plan."""
+    return [(key, *split_vertical(key)) for key in plan.verticals]

@@ -1,0 +1,171 @@
+"""The vertical models' day: each scores its cell, then learns from it, without and with the teacher."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.reader import EncodedDay
+from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
+from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
+from gem_pipeline.runs.foundation import loss_metrics, model_config
+from gem_pipeline.runs.records import DayReport, ModelReport, model_id_in_force, vertical_cells
+from gem_pipeline.runs.tracking import track_model
+from gem_pipeline.training.loop import LossCurve, learn
+from gem_pipeline.training.optimizer import ModelOptimizer
+from gem_pipeline.training.plan import ARMS, GEM, digest, vertical_model
+from gem_pipeline.training.seeding import numpy_generator, seed_torch
+from gem_pipeline.training.store import StoredModel
+from gem_pipeline.transfer.distillation import VerticalLoss
+from gem_pipeline.transfer.teacher_outputs import prediction_rows, read_teacher, write_predictions
+
+SCORING_BATCH = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teaching:
+    """The teacher's soft labels of a day, by `Batch.example_B`; None on the first day of a chain."""
+
+    model_id: str | None
+    prob_NK: torch.Tensor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The examples of one surface on a day that have one objective."""
+
+    key: str
+    surface: str
+    objective: int
+    rows: list[tuple[EncodedDay, npt.NDArray[np.int64]]]
+
+    def batches(self, *, batch_size: int, generator: np.random.Generator | None = None) -> Iterator[Batch]:
+        """Batches of the cell, shuffled within user buckets by `generator`."""
+        for part, index in self.rows:
+            order = index if generator is None else generator.permutation(index)
+            for first in range(0, len(order), batch_size):
+                yield part.batch(order[first : first + batch_size])
+
+    @property
+    def impression_ids(self) -> pa.Array:
+        """Ids in the order of `batches` without a generator."""
+        return pa.concat_arrays([part.impression_ids.take(pa.array(index)) for part, index in self.rows])
+
+
+def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
+    """Score and train every vertical of the plan, in both arms."""
+    plan = context.plan
+    started = time.perf_counter()
+    parts = context.read(plan.date, max_events=context.run.vertical.max_history)
+    teaching = _teaching(context, parts)
+    report, predictions = DayReport(date=plan.date), []
+    work = [(key, surface, objective, arm) for key, surface, objective in vertical_cells(plan) for arm in ARMS]
+    for key, surface, objective, arm in context.progress.track(work, label=f"{plan.date} verticals", total=len(work)):
+        cell = select_cell(parts, key, surface, objective)
+        if not cell.rows:
+            continue
+        parent = context.store.current(vertical_model(key, arm), plan.previous_date) if plan.previous_date else None
+        if parent is not None:
+            predictions.append(_score(context, parent, cell, vertical_model(key, arm)))
+        report.models.append(_train(context, cell, arm, parent, teaching, fingerprint))
+    if predictions:
+        write_predictions(context.lake, date=plan.date, columns=predictions)
+    report.seconds["verticals"] = time.perf_counter() - started
+    return report
+
+
+def select_cell(parts: list[EncodedDay], key: str, surface: str, objective: str) -> Cell:
+    """Examples of a surface that have an objective; parts without any are left out."""
+    layout = parts[0].layout
+    place, k = layout.surfaces.index(surface), layout.objectives.index(objective)
+    chosen = [(part, np.flatnonzero((part.surface_N == place) & part.mask_NK[:, k])) for part in parts]
+    return Cell(key=key, surface=surface, objective=k, rows=[(part, index) for part, index in chosen if len(index)])
+
+
+def rebuild(stored: StoredModel, cell: Cell) -> VerticalModel:
+    """A stored vertical model with its weights."""
+    model = VerticalModel(cell.rows[0][0].layout, VerticalConfig.from_dict(stored.config()["model"]))
+    model.load_state_dict(stored.weights())
+    return model
+
+
+def _teaching(context: DayContext, parts: list[EncodedDay]) -> Teaching:
+    ids = pa.concat_arrays([part.impression_ids for part in parts])
+    found = read_teacher(context.contract, context.lake, date=context.plan.date, teacher=GEM, impression_ids=ids)
+    if context.plan.previous_date is None or found is None:
+        return Teaching(model_id=None, prob_NK=None)
+    return Teaching(model_id=found[0], prob_NK=torch.from_numpy(found[1]))
+
+
+@torch.no_grad()
+def score_cell(model: VerticalModel, cell: Cell) -> npt.NDArray[np.float32]:
+    """Probabilities of the serving head in the order of `Cell.impression_ids`."""
+    model.eval()
+    logits = [model(batch).logit_B for batch in cell.batches(batch_size=SCORING_BATCH)]
+    return torch.sigmoid(torch.cat(logits)).numpy()
+
+
+def _score(context: DayContext, parent: StoredModel, cell: Cell, name: str) -> pa.Table:
+    return prediction_rows(
+        date=context.plan.date, model=name, model_id=parent.model_id, trained_through=context.trained_through,
+        objective=cell.rows[0][0].layout.objectives[cell.objective], impression_ids=cell.impression_ids,
+        prob_N=score_cell(rebuild(parent, cell), cell),
+    )  # fmt: skip
+
+
+def new_vertical(cell: Cell, config: VerticalConfig) -> VerticalModel:
+    """A vertical model that starts from the cell's base rate and dense moments."""
+    parts = [part for part, _ in cell.rows]
+    model = VerticalModel(parts[0].layout, config)
+    rate = float(label_rates(parts)[cell.objective])
+    model.init_bias(rate)
+    model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
+    return model
+
+
+def _train(
+    context: DayContext, cell: Cell, arm: str, parent: StoredModel | None, teaching: Teaching, fingerprint: str
+) -> ModelReport:
+    plan, run, name = context.plan, context.run, vertical_model(cell.key, arm)
+    started = time.perf_counter()
+    seed_torch(plan.seed, "vertical", cell.key, plan.date)  # both arms start from the same weights
+    model = rebuild(parent, cell) if parent else new_vertical(cell, run.vertical)
+    optimizer = ModelOptimizer(model, run.vertical_training)
+    if parent:
+        optimizer.load_state(parent.optimizer())
+    loss = VerticalLoss(cell.objective, teaching.prob_NK if arm == "kd" else None, run.distillation)
+    curve = LossCurve()
+    for epoch in range(run.vertical_training.epochs):
+        order = numpy_generator(plan.seed, "vertical", cell.key, plan.date, str(epoch))
+        learn(model, optimizer, cell.batches(batch_size=run.vertical_training.batch_size, generator=order), loss, curve)
+    metrics = loss_metrics(curve, time.perf_counter() - started)
+    stored = context.store.save(
+        name,
+        plan.date,
+        digest(name, fingerprint),
+        weights=model.state_dict(),
+        optimizer=optimizer.state(),
+        config=model_config("vertical", context, model.layout.to_dict(), model.config.to_dict(), parent)
+        | {"surface": cell.surface, "objective": model.layout.objectives[cell.objective], "arm": arm},
+        report={"metrics": metrics},
+    )
+    lineage = _lineage(context, arm, parent, teaching)
+    params: dict[str, str | int | float | bool] = {"arm": arm, "size": plan.size, "seed": plan.seed}
+    return track_model(context, stored, metrics=metrics, params=params, lineage=lineage, curves={"loss": curve.losses})
+
+
+def _lineage(context: DayContext, arm: str, parent: StoredModel | None, teaching: Teaching) -> dict[str, str]:
+    lineage = {"previous_model_id": parent.model_id} if parent else {}
+    if arm == "kd" and teaching.model_id and context.plan.previous_date:
+        lineage["teacher_model_id"] = teaching.model_id
+        if model_id_in_force(context.home, GEM, context.plan.previous_date) == teaching.model_id:
+            known = context.tracker.find(GEM, context.plan.previous_date, teaching.model_id)
+            lineage |= {"teacher_run_id": known.run_id} if known else {}
+    return lineage

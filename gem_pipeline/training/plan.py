@@ -1,0 +1,160 @@
+"""The plan of a day: what a trainer process is asked for, and what its inputs were.
+
+Torch is not imported here: whether everything a plan asks for exists already is told from files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+import gem_pipeline
+from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.errors import ConfigError, PartitionError
+
+Task = Literal["score", "foundation", "baseline", "verticals"]
+TASKS: tuple[Task, ...] = ("score", "foundation", "baseline", "verticals")
+GEM, LOGISTIC = "gem", "logistic_regression"
+ARMS = ("alone", "kd")  # a vertical without a teacher, and with plain distillation
+_CODE = ("batches", "kernels", "models", "training", "transfer", "config", "runs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DayPlan:
+    """One trainer process: tasks of one date.
+
+    Attributes:
+        date: the partition to work on.
+        previous_date: date of the models that score the day and are trained further; None: cold start.
+        tasks: in any order; they run as score, foundation, baseline, verticals.
+        verticals: `<surface>__<objective>` keys.
+        size: rung of the size ladder.
+        seed: root seed.
+        threads: CPU threads of the trainer; part of what makes a run repeatable.
+    """
+
+    date: str
+    previous_date: str | None
+    contract_path: str
+    home: str
+    tasks: tuple[Task, ...] = TASKS
+    verticals: tuple[str, ...] = ()
+    size: str = "tiny"
+    seed: int = 0
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        if strangers := set(self.tasks) - set(TASKS):
+            raise ConfigError(f"Unknown tasks {sorted(strangers)}.", remedy=f"Choose from {', '.join(TASKS)}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready form."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(document: dict[str, Any]) -> DayPlan:
+        """Rebuild a plan from `to_dict`."""
+        lists = {key: tuple(document[key]) for key in ("tasks", "verticals")}
+        return DayPlan(**{**document, **lists})
+
+
+def vertical_key(surface: str, objective: str) -> str:
+    """Key of a vertical model."""
+    return f"{surface}__{objective}"
+
+
+def split_vertical(key: str) -> tuple[str, str]:
+    """Surface and objective of a key."""
+    surface, _, objective = key.partition("__")
+    return surface, objective
+
+
+def vertical_model(key: str, arm: str) -> str:
+    """Name of a vertical model: key and arm."""
+    return f"vertical-{key}-{arm}"
+
+
+def digest(*parts: object) -> str:
+    """Content id of JSON-ready parts, 16 hex digits."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def code_fingerprint() -> str:
+    """Hash of the source files that decide a model's weights: other code makes another model."""
+    root = Path(gem_pipeline.__file__).parent
+    files = sorted(path for package in _CODE for path in (root / package).rglob("*.py"))
+    content = hashlib.sha256()
+    for path in files:
+        content.update(str(path.relative_to(root)).encode())
+        content.update(path.read_bytes())
+    return content.hexdigest()[:16]
+
+
+def example_dates(contract: DataContract, home: Path) -> tuple[str, ...]:
+    """Dates that have examples, oldest first."""
+    path = str(home / "lake" / tables.examples(contract).name)
+    if not DeltaTable.is_deltatable(path):
+        return ()
+    return tuple(sorted({str(partition["date"]) for partition in DeltaTable(path).partitions()}))
+
+
+def previous_model_date(contract: DataContract, home: Path, date: str) -> str | None:
+    """Date of the foundation model that day `date` starts from, chosen by partition, never by recency of writing.
+
+    Returns:
+        The newest earlier date with examples, or None where the chain starts.
+
+    Raises:
+        PartitionError: the chain has begun, but the model of the newest earlier day is missing.
+    """
+    store = home / "models" / GEM
+    earlier = [day for day in example_dates(contract, home) if day < date]
+    started = [day for day in earlier if (store / day / "current.json").exists()]
+    if not started:
+        return None
+    if started[-1] != earlier[-1]:
+        raise PartitionError(
+            f"Model {GEM} of {earlier[-1]} is missing, so day {date} cannot be trained in order.",
+            remedy=f"Materialise foundation_model for {earlier[-1]} first, or backfill the range from there.",
+        )
+    return earlier[-1]
+
+
+def eligible_verticals(contract: DataContract, home: Path, dates: Iterable[str]) -> tuple[str, ...]:
+    """Cells with enough positives and negatives over `dates`, the ones with the most positives first."""
+    schema = tables.examples(contract)
+    path = str(home / "lake" / schema.name)
+    if not DeltaTable.is_deltatable(path):
+        return ()
+    labels = [tables.label_column(o.name) for o in contract.objectives]
+    rows = DeltaTable(path).to_pyarrow_table(partitions=[("date", "in", sorted(dates))], columns=["surface", *labels])
+    counted = rows.group_by("surface").aggregate([(label, f) for label in labels for f in ("sum", "count")])
+    rule, cells = contract.verticals, []
+    for row in counted.to_pylist():
+        for objective, label in zip(contract.objectives, labels, strict=True):
+            positives, total = row[f"{label}_sum"] or 0, row[f"{label}_count"]
+            if positives >= rule.min_positives and total - positives >= rule.min_negatives:
+                cells.append((-positives, vertical_key(row["surface"], objective.name)))
+    return tuple(key for _, key in sorted(cells)[: rule.max_models])
+
+
+def base_rates(contract: DataContract, home: Path, before: str) -> dict[str, dict[str, float]]:
+    """Base rate by surface and objective (and over all surfaces, as `all`) of the labels before a date."""
+    schema = tables.examples(contract)
+    labels = {o.name: tables.label_column(o.name) for o in contract.objectives}
+    table = DeltaTable(str(home / "lake" / schema.name))
+    rows = table.to_pyarrow_table(partitions=[("date", "<", before)], columns=["surface", *labels.values()])
+    rates: dict[str, dict[str, float]] = {}
+    for surface in ("all", *contract.surfaces):
+        part = rows if surface == "all" else rows.filter(pc.equal(rows["surface"], surface))
+        rates[surface] = {o: pc.mean(part[column]).as_py() for o, column in labels.items() if part.num_rows}
+        rates[surface] = {o: rate for o, rate in rates[surface].items() if rate is not None}
+    return rates

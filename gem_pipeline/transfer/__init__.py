@@ -1,0 +1,1 @@
+"""Knowledge transfer from the foundation model to vertical models."""
