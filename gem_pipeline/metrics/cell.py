@@ -1,7 +1,8 @@
 """One cell of a results table: every metric of one model on one set of rows.
 
 NE divides by the entropy of the evaluated rows' own base rate. A cell is judged only with enough positives,
-negatives and users; below that its values are computed where they are defined, and marked as not judged.
+negatives and users (the rule is ours); below that its values are computed where they are defined, and marked as
+not judged.
 N rows, U users, S sums, R replicates.
 """
 

@@ -1,6 +1,7 @@
 """Is one model better than another on the same rows? Paired differences of normalized entropy.
 
-The entropy of the base rate cancels, so the relative difference of NE equals that of the mean log loss.
+The entropy of the base rate cancels, so the relative difference of NE equals that of the mean log loss. Pooling
+over seeds is ours.
 S seeds, N rows, U users, R replicates.
 """
 

@@ -1,6 +1,6 @@
 """Pool scored days and produce the table: one row a surface x objective x model.
 
-Every model of a cell is evaluated on the same rows, or not at all: a model that scored none of a cell's rows has
+Ours. Every model of a cell is evaluated on the same rows, or not at all: a model that scored none of a cell's rows has
 no row there, one that scored some of them gets a row without values and the state `partly_scored`.
 N rows of a day, K objectives, S seeds.
 """

@@ -1,6 +1,6 @@
 """Checks that every metric makes on its rows before it computes anything.
 
-N rows. Labels are 0 or 1, probabilities lie in [0, 1], weights are finite and not negative.
+The rules are ours. N rows. Labels are 0 or 1, probabilities lie in [0, 1], weights are finite and not negative.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a metric returns: a value with an interval, or the named reason why there is none."""
+"""What a metric returns: a value with an interval, or the named reason why there is none (ours)."""
 
 from __future__ import annotations
 
