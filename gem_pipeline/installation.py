@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 import venv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,11 +58,17 @@ class Installation:
         return self.venv / "bin" / "python"
 
     def fingerprint(self) -> str:
-        """Hash of everything that decides what is installed."""
-        digest = hashlib.sha256(f"{self.extra} {sys.version_info[:2]} {self.root}".encode())
-        for name in ("pyproject.toml", "constraints.txt"):
-            digest.update((self.root / name).read_bytes())
-        return digest.hexdigest()[:16]
+        """Hash of everything that decides what is installed; settings of tools do not."""
+        pyproject = tomllib.loads((self.root / "pyproject.toml").read_text(encoding="utf-8"))
+        decisive = {
+            "extra": self.extra,
+            "python": sys.version_info[:2],
+            "root": str(self.root),
+            "project": pyproject.get("project"),
+            "setuptools": pyproject.get("tool", {}).get("setuptools"),
+            "constraints": (self.root / "constraints.txt").read_text(encoding="utf-8"),
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def requirements(constraints: str, extra: str) -> str:
@@ -72,8 +79,8 @@ def requirements(constraints: str, extra: str) -> str:
     return constraints.replace("fbgemm-gpu-cpu==", "fbgemm-gpu==") if extra == "cuda" else constraints
 
 
-def is_complete(installation: Installation) -> bool:
-    """Whether the environment of this very checkout is already there, Spark jars included."""
+def has_packages(installation: Installation) -> bool:
+    """Whether the environment of this very checkout is there, whole and with these pins."""
     stamp = installation.venv / STAMP
     if not stamp.is_file() or (installation.venv / MARKER).exists() or not installation.python.exists():
         return False
@@ -81,11 +88,16 @@ def is_complete(installation: Installation) -> bool:
         recorded = json.loads(stamp.read_text(encoding="utf-8"))["fingerprint"]
     except (OSError, ValueError, KeyError):
         return False
-    return recorded == installation.fingerprint() and any((installation.home / "jars").glob("*.jar"))
+    return bool(recorded == installation.fingerprint())
+
+
+def has_jars(installation: Installation) -> bool:
+    """Whether the home has Spark's Delta jars; which ones it needs is checked where Spark starts."""
+    return any((installation.home / "jars").glob("delta-*.jar"))
 
 
 def install(installation: Installation, run: Runner) -> None:
-    """Install into `.venv`, then fetch the Spark jars once and check the result.
+    """Do what is missing: install into `.venv`; fetch the Spark jars; check the result.
 
     Args:
         installation: where to install what.
@@ -96,24 +108,48 @@ def install(installation: Installation, run: Runner) -> None:
             call starts from nothing.
     """
     started = time.monotonic()
-    marker = installation.venv / MARKER
-    if marker.exists() or (installation.venv.exists() and not installation.python.exists()):
-        _say("An earlier installation did not finish: starting again from nothing.")
-        shutil.rmtree(installation.venv)
-    if not installation.venv.exists():
-        _create_environment(installation.venv)
-    marker.touch()
-    _install_packages(installation, run)
-    marker.unlink()
-    _say("Fetching the Spark jars (once) ...")
-    gem = [str(installation.python), "-m", "gem_pipeline.cli"]
-    _step([*gem, "doctor", "--fetch-jars", "--home", str(installation.home)], "The environment is not complete", run)
+    fresh = not has_packages(installation)
+    if fresh:
+        _prepare_environment(installation)
+        marker = installation.venv / MARKER
+        marker.touch()
+        _install_packages(installation, run)
+        _write_stamp(installation, time.monotonic() - started)
+        marker.unlink()
+    if not has_jars(installation):
+        _say("Fetching the Spark jars (once) ...")
+        gem = [str(installation.python), "-m", "gem_pipeline.cli"]
+        _step(
+            [*gem, "doctor", "--fetch-jars", "--home", str(installation.home)], "The environment is not complete", run
+        )
+        if fresh:
+            _write_stamp(installation, time.monotonic() - started)
+
+
+def record_in_home(installation: Installation) -> float:
+    """Copy the record of the installation to the home, for the demo's report; returns its seconds."""
+    record = json.loads((installation.venv / STAMP).read_text(encoding="utf-8"))
+    installation.home.mkdir(parents=True, exist_ok=True)
+    (installation.home / "install.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    return float(record["install_s"])
+
+
+def _write_stamp(installation: Installation, seconds: float) -> None:
     record = {
-        "install_s": round(time.monotonic() - started, 1),
+        "install_s": round(seconds, 1),
         "extra": installation.extra,
         "fingerprint": installation.fingerprint(),
     }
     (installation.venv / STAMP).write_text(json.dumps(record), encoding="utf-8")
+
+
+def _prepare_environment(installation: Installation) -> None:
+    folder = installation.venv
+    if (folder / MARKER).exists() or (folder.exists() and not installation.python.exists()):
+        _say("An earlier installation did not finish: starting again from nothing.")
+        shutil.rmtree(folder)
+    if not folder.exists():
+        _create_environment(folder)
 
 
 def _install_packages(installation: Installation, run: Runner) -> None:
@@ -128,14 +164,6 @@ def _install_packages(installation: Installation, run: Runner) -> None:
         "gem-pipeline itself could not be installed",
         run,
     )
-
-
-def record_in_home(installation: Installation) -> float:
-    """Copy the record of the installation to the home, for the demo's report; returns its seconds."""
-    record = json.loads((installation.venv / STAMP).read_text(encoding="utf-8"))
-    installation.home.mkdir(parents=True, exist_ok=True)
-    (installation.home / "install.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    return float(record["install_s"])
 
 
 def _create_environment(folder: Path) -> None:
@@ -196,9 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 remedy="Name one: `make install PYTHON=/path/to/python3.11`.",
             )
         check_java()
-        if not is_complete(installation):
+        if not has_packages(installation):
             check_disk(installation.venv, FREE_BYTES_TO_INSTALL)
-            install(installation, _run)
+        install(installation, _run)
         seconds = record_in_home(installation)
     except GemError as error:
         print(error, file=sys.stderr)

@@ -9,7 +9,7 @@ import pytest
 
 from gem_pipeline import installation as subject
 from gem_pipeline.errors import SetupError
-from gem_pipeline.installation import Installation, install, is_complete, record_in_home, requirements
+from gem_pipeline.installation import Installation, has_jars, has_packages, install, record_in_home, requirements
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +41,15 @@ class Commands:
             return 1
         if "--fetch-jars" in words:
             (self.home / "jars").mkdir(parents=True, exist_ok=True)
-            (self.home / "jars" / "delta.jar").write_text("")
+            (self.home / "jars" / "delta-storage.jar").write_text("")
         return 0
 
 
-def test_installation_is_complete_only_after_its_last_step(checkout):
+def is_complete(checkout) -> bool:
+    return has_packages(checkout) and has_jars(checkout)
+
+
+def test_installation_is_complete_after_its_last_step_and_is_recorded(checkout):
     assert not is_complete(checkout)
     install(checkout, Commands(checkout.home))
     assert is_complete(checkout)
@@ -53,23 +57,39 @@ def test_installation_is_complete_only_after_its_last_step(checkout):
     assert json.loads((checkout.home / "install.json").read_text())["extra"] == "cpu"
 
 
+def test_second_installation_runs_no_command(checkout):
+    install(checkout, Commands(checkout.home))
+    commands = Commands(checkout.home)
+    install(checkout, commands)
+    assert commands.seen == []
+
+
 def test_changed_pins_or_another_extra_ask_for_a_new_installation(checkout):
     install(checkout, Commands(checkout.home))
-    assert not is_complete(Installation(root=checkout.root, home=checkout.home, extra="cuda"))
+    assert not has_packages(Installation(root=checkout.root, home=checkout.home, extra="cuda"))
     (checkout.root / "constraints.txt").write_text("torch==2.14.0\n")
-    assert not is_complete(checkout)
+    assert not has_packages(checkout)
 
 
-def test_lost_jars_ask_for_a_new_installation(checkout):
+def test_changed_settings_of_a_tool_ask_for_nothing(checkout):
     install(checkout, Commands(checkout.home))
-    (checkout.home / "jars" / "delta.jar").unlink()
-    assert not is_complete(checkout)
+    (checkout.root / "pyproject.toml").write_text("[project]\n[tool.ruff]\nline-length = 80\n")
+    assert is_complete(checkout)
+
+
+def test_another_home_gets_its_jars_and_no_packages(checkout, tmp_path):
+    install(checkout, Commands(checkout.home))
+    other = Installation(root=checkout.root, home=tmp_path / "other", extra="cpu")
+    commands = Commands(other.home)
+    install(other, commands)
+    assert is_complete(other)
+    assert len(commands.seen) == 1
 
 
 def test_unreadable_stamp_asks_for_a_new_installation(checkout):
     install(checkout, Commands(checkout.home))
     (checkout.venv / subject.STAMP).write_text("{")
-    assert not is_complete(checkout)
+    assert not has_packages(checkout)
 
 
 def test_interrupted_installation_is_redone_from_nothing(checkout, capsys):
