@@ -1,0 +1,1 @@
+"""Dagster assets, one file a group in graph order: wiring only."""

@@ -1,0 +1,98 @@
+"""What the assets tell: numbers, tables and plots a partition, data versions, and the outcome of quality gates."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from resources.derivation import PublishedPartition
+
+GATE, WARNINGS = "quality_gate", "quality_warnings"
+
+
+def gate_specs(table: str) -> list[dg.AssetCheckSpec]:
+    """The checks of a derived table; rules that block are told apart from those that warn."""
+    return [
+        dg.AssetCheckSpec(GATE, asset=table, blocking=True, description="Rules that must hold before publication."),
+        dg.AssetCheckSpec(WARNINGS, asset=table, description="Rules that warn and never block."),
+    ]
+
+
+def data_version(fingerprints: Mapping[str, str]) -> dg.DataVersion:
+    """The fingerprint of one partition, or of all partitions of a run together."""
+    if len(fingerprints) == 1:
+        return dg.DataVersion(next(iter(fingerprints.values())))
+    return dg.DataVersion(data_version_of(sorted(fingerprints.items())))
+
+
+def data_version_of(*parts: object) -> str:
+    """A fingerprint of plain values."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def materialized(
+    context: dg.AssetExecutionContext,
+    key: str,
+    fingerprints: Mapping[str, str],
+    metadata: Mapping[str, Mapping[str, Any]],
+) -> dg.MaterializeResult:
+    """Attach each partition's own metadata, and its fingerprint, to its materialization."""
+    for partition, fingerprint in fingerprints.items():
+        own = {"fingerprint": fingerprint, **metadata[partition]}
+        context.add_asset_metadata(own, asset_key=key, partition_key=partition)
+    return dg.MaterializeResult(asset_key=key, data_version=data_version(fingerprints))
+
+
+def published(
+    context: dg.AssetExecutionContext, table: str, uri: str, partitions: Sequence["PublishedPartition"]
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    """Report derived partitions: the outcome of the gates first, then the materializations."""
+    yield _check(table, GATE, partitions, dg.AssetCheckSeverity.ERROR)
+    yield _check(table, WARNINGS, partitions, dg.AssetCheckSeverity.WARN)
+    metadata = {p.date: _numbers(p) | {"dagster/uri": uri} for p in partitions}
+    yield materialized(context, table, {p.date: p.fingerprint for p in partitions}, metadata)
+
+
+def _numbers(partition: "PublishedPartition") -> dict[str, Any]:
+    return {
+        "dagster/row_count": partition.num_rows,
+        "delta_version": partition.delta_version,
+        "seconds": round(partition.seconds, 2),
+        "unchanged": partition.unchanged,
+        "quarantined_rows": sum(partition.quarantined.values()),
+        "quarantine": dg.MetadataValue.json(dict(partition.quarantined)),
+        "checks": rules_table((partition,)),
+    }
+
+
+def _check(
+    table: str, name: str, partitions: Sequence["PublishedPartition"], severity: dg.AssetCheckSeverity
+) -> dg.AssetCheckResult:
+    rules = [check for p in partitions for check in p.checks if check.severity == severity.value]
+    return dg.AssetCheckResult(
+        asset_key=table,
+        check_name=name,
+        passed=all(rule.passed for rule in rules),
+        severity=severity,
+        metadata={"rules": len(rules), "failed": sum(not rule.passed for rule in rules),
+                  "table": rules_table(partitions, severity.value)},
+    )  # fmt: skip
+
+
+def rules_table(partitions: Sequence["PublishedPartition"], severity: str | None = None) -> dg.TableMetadataValue:
+    """Every rule of some partitions, failed ones first."""
+    rows = [(p.date, rule) for p in partitions for rule in p.checks if severity in (None, rule.severity)]
+    rows.sort(key=lambda row: (row[1].passed, row[0]))
+    return dg.MetadataValue.table([
+        dg.TableRecord({
+            "date": day, "rule": rule.name, "column": rule.column or "", "passed": rule.passed,
+            "severity": rule.severity, "observed": "" if rule.observed is None else str(rule.observed),
+            "unexpected": -1 if rule.unexpected_count is None else rule.unexpected_count,
+        })
+        for day, rule in rows
+    ], schema=dg.TableSchema([
+        dg.TableColumn("date"), dg.TableColumn("rule"), dg.TableColumn("column"), dg.TableColumn("passed", "bool"),
+        dg.TableColumn("severity"), dg.TableColumn("observed"), dg.TableColumn("unexpected", "int"),
+    ]))  # fmt: skip

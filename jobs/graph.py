@@ -1,0 +1,28 @@
+"""All assets, jobs, schedules, sensors and resources, put together. Nothing starts here."""
+
+import dagster as dg
+
+from assets import evaluation, features, foundation, raw, verticals
+from jobs.arrivals import new_bronze_partition
+from jobs.follow_up import evaluation_follows, verticals_follow
+from jobs.refresh import JOBS, daily_refresh
+from resources.features import FeatureDerivation
+from resources.launcher import TrainerLauncher
+from resources.settings import GemSettings
+
+
+def build_definitions(settings: GemSettings | None = None) -> dg.Definitions:
+    """The graph over some settings; without any, over the environment's at the time of a run."""
+    chosen = settings or GemSettings()
+    return dg.Definitions(
+        assets=dg.load_assets_from_modules([raw, features, foundation, verticals, evaluation]),
+        jobs=JOBS,
+        schedules=[daily_refresh],
+        sensors=[new_bronze_partition, verticals_follow, evaluation_follows],
+        resources={
+            "settings": chosen,
+            "features": FeatureDerivation(settings=chosen),
+            "launcher": TrainerLauncher(),
+        },
+        executor=dg.in_process_executor,  # the Spark steps of a run share one JVM; training has its own process
+    )

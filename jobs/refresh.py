@@ -1,0 +1,47 @@
+"""The jobs of the refresh, in order, and its schedule.
+
+A Dagster run has one kind of partition, so a full refresh is three runs: the days up to the foundation model,
+then the verticals, then the evaluation. The sensors in `jobs.follow_up` chain them.
+"""
+
+import dagster as dg
+
+from assets.partitions import CONTRACT
+
+FEATURE_TABLES = ("raw_tables", "user_events", "counter_increments", "examples")
+FOUNDATION = ("teacher_outputs", "foundation_model", "logistic_regression")
+
+refresh = dg.define_asset_job(
+    "refresh",
+    selection=dg.AssetSelection.assets(*FEATURE_TABLES, *FOUNDATION),
+    description="Days, from the raw tables to the foundation model. Backfill it over any range: one run, in date order.",
+)
+refresh_features = dg.define_asset_job(
+    "refresh_features",
+    selection=dg.AssetSelection.assets(*FEATURE_TABLES),
+    description="Days of the feature tables only: what a day that landed again needs. The model chain stays as it is.",
+)
+refresh_models = dg.define_asset_job(
+    "refresh_models",
+    selection=dg.AssetSelection.assets(*FOUNDATION),
+    description="Days of the foundation model over features that are there.",
+)
+refresh_verticals = dg.define_asset_job(
+    "refresh_verticals",
+    selection=dg.AssetSelection.assets("vertical_models"),
+    description="Vertical models of some days.",
+)
+refresh_evaluation = dg.define_asset_job(
+    "refresh_evaluation", selection=dg.AssetSelection.assets("evaluation"), description="Evaluation of some days."
+)
+
+JOBS = (refresh, refresh_features, refresh_models, refresh_verticals, refresh_evaluation)
+
+# Off until it is switched on in the UI: the sensor `new_bronze_partition` does the same as soon as data lands.
+daily_refresh = dg.build_schedule_from_partitioned_job(
+    refresh,
+    name="daily_refresh",
+    hour_of_day=CONTRACT.partition.schedule_hour,
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Refreshes yesterday's partition, for sources whose arrival cannot be watched.",
+)

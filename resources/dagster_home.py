@@ -1,0 +1,42 @@
+"""Dagster's own folder: storage in SQLite, pools, telemetry off."""
+
+from pathlib import Path
+
+POOLS = ("spark", "trainer")
+
+_INSTANCE = """\
+# Written by gem_pipeline when it is missing; edit it freely, for example to move storage to Postgres.
+telemetry:
+  enabled: false
+
+concurrency:
+  runs:
+    max_concurrent_runs: 2
+  pools:
+    granularity: run
+    default_limit: 1     # pools `spark` and `trainer`: one run at a time on this machine
+
+run_retries:             # a crashed run is tried again; bad data is not
+  enabled: true
+  max_retries: 1
+  retry_on_asset_or_op_failure: false
+
+run_monitoring:          # a killed run is marked as failed instead of running for ever
+  enabled: true
+"""
+
+
+def write_dagster_home(home: Path) -> Path:
+    """Make `home/dagster_home` with a configuration; one that is there is left alone.
+
+    Returns:
+        The folder, to be named by DAGSTER_HOME.
+    """
+    folder = home.absolute() / "dagster_home"
+    folder.mkdir(parents=True, exist_ok=True)
+    configuration = folder / "dagster.yaml"
+    if not configuration.exists():
+        draft = configuration.with_suffix(".draft")
+        draft.write_text(_INSTANCE, encoding="ascii")
+        draft.replace(configuration)
+    return folder

@@ -1,0 +1,39 @@
+"""Feature derivation as a resource: Spark starts when the first table is derived, not before."""
+
+import os
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from resources.settings import GemSettings
+
+if TYPE_CHECKING:
+    from resources.derivation import Derivation
+
+
+class FeatureDerivation(dg.ConfigurableResource):
+    """Makes the derivation of silver tables.
+
+    Attributes:
+        master: Spark master URL; empty: GEM_SPARK_MASTER, else all cores of this machine.
+    """
+
+    settings: dg.ResourceDependency[GemSettings]
+    master: str = ""
+
+    def derivation(self) -> "Derivation":
+        """The derivation of this contract and home."""
+        from resources.derivation import Derivation
+        from resources.lake import DeltaLake
+        from resources.spark_session import spark_session
+
+        home = self.settings.home_path()
+        master = self.master or os.environ.get("GEM_SPARK_MASTER") or "local[*]"
+        return Derivation(
+            contract=self.settings.load_contract(), lake=DeltaLake(str(home / "lake")),
+            spark_provider=lambda: spark_session(home, master), home=home,
+        )  # fmt: skip
+
+    def uri(self, table: str) -> str:
+        """Where a table lies."""
+        return str(self.settings.home_path() / "lake" / table)
