@@ -33,7 +33,7 @@ class RowGroups:
 
     def cut(self, x_BD: Tensor) -> tuple[Tensor, ...]:
         """Split a tensor with one entry a row into the groups, each [rows, ...]."""
-        return torch.split(collect(x_BD, self.order_B), self.sizes)
+        return torch.split(collect(x_BD, self.order_B), list(self.sizes))
 
     def join(self, parts: list[Tensor]) -> Tensor:
         """Put one entry a row back into the rows' own order: the inverse of `cut`, [B, ...]."""
@@ -85,7 +85,7 @@ def grouped_padding(offsets_B1: Tensor, groups: RowGroups, num_elements: int) ->
         num_elements: T.
     """
     length_B = offsets_to_lengths(offsets_B1)
-    longest = [max(part.tolist(), default=1) for part in torch.split(length_B[groups.order_B], groups.sizes)]
+    longest = [max(part.tolist(), default=1) for part in torch.split(length_B[groups.order_B], list(groups.sizes))]
     shapes = tuple((rows, max(1, length)) for rows, length in zip(groups.sizes, longest, strict=True))
     width_B = torch.repeat_interleave(torch.tensor([length for _, length in shapes]), torch.tensor(groups.sizes)).to(
         offsets_B1.device

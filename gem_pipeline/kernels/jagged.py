@@ -168,7 +168,7 @@ def rotary_phase(position_T: Tensor, head_dim: int, dtype: torch.dtype) -> Tenso
     """Rotary phase exp(i * position * frequency) of each element, complex [T, 1, head_dim / 2].
 
     Args:
-        position_T: integer positions, [T].
+        position_T: integer positions, at least 0, [T].
         head_dim: even width of a head.
         dtype: real type of what will be rotated; half types rotate in float32.
 
@@ -176,9 +176,11 @@ def rotary_phase(position_T: Tensor, head_dim: int, dtype: torch.dtype) -> Tenso
     """
     pair_H = torch.arange(head_dim // 2, device=position_T.device, dtype=torch.float64)
     frequency_H = ROTARY_BASE ** (-2.0 * pair_H / head_dim)
-    angle_T1H = (position_T.to(torch.float64)[:, None] * frequency_H)[:, None, :]
+    num_positions = int(position_T.max()) + 1 if position_T.shape[0] else 1
+    angle_PH = torch.arange(num_positions, device=position_T.device, dtype=torch.float64)[:, None] * frequency_H
     wide = torch.complex128 if dtype == torch.float64 else torch.complex64
-    return torch.polar(torch.ones_like(angle_T1H), angle_T1H).to(wide)
+    phase_PH = torch.polar(torch.ones_like(angle_PH), angle_PH).to(wide)  # few positions, many elements
+    return phase_PH.index_select(0, position_T)[:, None, :]
 
 
 def rotate(x_THD: Tensor, phase_T1H: Tensor) -> Tensor:

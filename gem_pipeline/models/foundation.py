@@ -45,6 +45,7 @@ class FoundationConfig:
         trunk_hidden: hidden widths of the MLP from the last summaries to the representation.
         representation_dim: width R of the representation.
         domain_dim: width of the surface vector in the domain gate.
+        embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
     """
 
@@ -65,11 +66,14 @@ class FoundationConfig:
     trunk_hidden: tuple[int, ...] = (64,)
     representation_dim: int = 32
     domain_dim: int = 8
+    embedding_std: float = 0.05
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.history, self.representation_dim, self.domain_dim, *self.dense_hidden, *self.trunk_hidden) < 1:
             raise ConfigError(f"Model sizes must be at least 1: {self}.", remedy="Raise the size that is 0.")
+        if self.embedding_std <= 0.0:
+            raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
         self.trunk()  # its own rules
@@ -124,7 +128,7 @@ class FoundationModel(nn.Module):
         super().__init__()
         self.layout, self.config = layout, config
         trunk = config.trunk()
-        self.embeddings = FeatureEmbeddings(layout, config.dim)
+        self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.dense = mlp([len(layout.dense), *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
         self.interformer = InterFormer(len(layout.tokens) + 1, trunk)

@@ -29,17 +29,21 @@ class VerticalConfig:
         dim: width of its own embeddings.
         max_history: newest events of a row that are pooled.
         hidden: widths of the trunk, the last one feeds both heads.
+        embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the trunk, in training only.
     """
 
     dim: int = 8
     max_history: int = 16
     hidden: tuple[int, ...] = (64, 32)
+    embedding_std: float = 0.05
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.dim, self.max_history, *self.hidden) < 1:
             raise ConfigError(f"Model sizes must be at least 1: {self}.", remedy="Raise the size that is 0.")
+        if self.embedding_std <= 0.0:
+            raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
 
@@ -89,7 +93,7 @@ class VerticalModel(nn.Module):
     def __init__(self, layout: InputLayout, config: VerticalConfig) -> None:
         super().__init__()
         self.layout, self.config = layout, config
-        self.embeddings = FeatureEmbeddings(layout, config.dim)
+        self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.event_dense = nn.Linear(len(layout.event_dense), config.dim)
         self.dense = mlp([len(layout.dense), config.hidden[-1], config.dim])
         num_tokens = len(layout.tokens) + 2

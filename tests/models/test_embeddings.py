@@ -18,7 +18,7 @@ def table(model: FeatureEmbeddings, name: str) -> torch.Tensor:
 
 def test_tokens_average_their_ids_and_events_keep_one_vector_an_id() -> None:
     layout = small_layout()
-    batch, model = random_batch(layout, [2, 0, 3]), FeatureEmbeddings(layout, 4)
+    batch, model = random_batch(layout, [2, 0, 3]), FeatureEmbeddings(layout, 4, init_std=0.1)
     embedded = model(batch.ids)
     parts = batch.ids.to_dict()
     for place, feature in enumerate(layout.tokens):
@@ -31,7 +31,7 @@ def test_tokens_average_their_ids_and_events_keep_one_vector_an_id() -> None:
 
 
 def test_features_that_name_one_table_share_its_rows() -> None:
-    model = FeatureEmbeddings(small_layout(), 4)
+    model = FeatureEmbeddings(small_layout(), 4, init_std=0.1)
     names = [name for name, _ in model.named_parameters()]
     assert names == [f"collection.embeddings.{name}.weight" for name in ("ad", "content", "place")]
 
@@ -41,14 +41,14 @@ def test_a_token_without_any_id_gives_zeros() -> None:
     ids = KeyedJaggedTensor(
         keys=list(layout.keys), values=torch.tensor([3, 1]), lengths=torch.tensor([1, 1, 0, 0, 0], dtype=torch.int64)
     )
-    embedded = FeatureEmbeddings(layout, 4)(ids)
+    embedded = FeatureEmbeddings(layout, 4, init_std=0.1)(ids)
     assert not embedded.token_BND[0, 2].any()
     assert embedded.event_TD[0].shape == (0, 4)
 
 
 def test_embeddings_of_a_batch_without_events_send_gradients_to_the_tokens() -> None:
     layout = small_layout()
-    model = FeatureEmbeddings(layout, 4)
+    model = FeatureEmbeddings(layout, 4, init_std=0.1)
     model(random_batch(layout, [0, 0]).ids).token_BND.sum().backward()
     assert all(weight.grad is not None for weight in model.parameters())
 
@@ -74,7 +74,7 @@ def test_the_newest_events_are_kept_and_the_tokens_stay() -> None:
 def test_the_same_seed_gives_the_same_tables() -> None:
     def draw() -> torch.Tensor:
         torch.manual_seed(3)
-        return table(FeatureEmbeddings(small_layout(), 4), "ad")
+        return table(FeatureEmbeddings(small_layout(), 4, init_std=0.1), "ad")
 
     assert torch.equal(draw(), draw())
 
@@ -84,4 +84,4 @@ def test_a_feature_of_an_undeclared_table_is_refused() -> None:
     layout = InputLayout.from_dict(document | {"tokens": [{"name": "ad", "table": "nowhere"}]})
     assert layout.tokens == (IdFeature(name="ad", table="nowhere"),)
     with pytest.raises(ConfigError, match="nowhere"):
-        FeatureEmbeddings(layout, 4)
+        FeatureEmbeddings(layout, 4, init_std=0.1)

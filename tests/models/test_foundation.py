@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from tests.batches_factory import kuairand_layout, random_batch, small_layout, take_rows
 
 SMALL = FoundationConfig(dim=8, heads=2, rank=3, fmb_tokens=3, lcb_tokens=2, fmb_hidden=(8,), representation_dim=6)
+PLANTED_STEPS = 150
 
 
 @functools.cache
@@ -104,6 +107,29 @@ def test_the_same_seed_builds_the_same_model() -> None:
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
+@pytest.mark.parametrize("rule", ["what the newest event was", "whether the newest event resembles the ad"])
+def test_a_rule_planted_in_the_history_is_learned(rule: str) -> None:
+    document = small_layout().to_dict()
+    layout = InputLayout.from_dict(
+        document | {"tables": [{**t, "rows": min(t["rows"], 10)} for t in document["tables"]]}
+    )
+    torch.manual_seed(0)
+    model = FoundationModel(layout, replace(SMALL, embedding_std=0.2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(PLANTED_STEPS):
+        batch = random_batch(layout, [1 + row % 3 for row in range(256)], seed=step)
+        newest_B = torch.cumsum(batch.ids["event_ad"].lengths(), dim=0) - 1
+        newest_ad_B, ad_B = batch.ids["event_ad"].values()[newest_B], batch.ids["ad"].values()
+        label_B = (newest_ad_B % 5 == (0 if rule.startswith("what") else ad_B % 5)).float()
+        loss = functional.binary_cross_entropy_with_logits(model(batch).logit_BK[:, 0], label_B)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) / 10 < 0.35  # the base rate of one in five costs 0.50
+
+
 def test_dropout_acts_in_training_only() -> None:
     torch.manual_seed(0)
     model = FoundationModel(small_layout(), FoundationConfig(dim=8, dropout=0.5))
@@ -120,7 +146,9 @@ def test_a_fresh_model_predicts_the_base_rate() -> None:
     torch.testing.assert_close(prob_BK.mean(dim=0), torch.tensor([0.3, 0.05]), rtol=0.1, atol=0.0)
 
 
-@pytest.mark.parametrize("change", [{"history": 0}, {"dropout": 1.0}, {"dim": 0}, {"heads": 5}, {"rank": 0}])
+@pytest.mark.parametrize(
+    "change", [{"history": 0}, {"dropout": 1.0}, {"embedding_std": 0.0}, {"dim": 0}, {"heads": 5}, {"rank": 0}]
+)
 def test_an_impossible_shape_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         FoundationConfig(**change)

@@ -86,7 +86,9 @@ def test_weights_and_configuration_survive_a_round_trip() -> None:
     assert torch.equal(copy(batch).logit_B, model(batch).logit_B)
 
 
-@pytest.mark.parametrize("change", [{"dim": 0}, {"hidden": ()}, {"dropout": -0.1}, {"max_history": 0}])
+@pytest.mark.parametrize(
+    "change", [{"dim": 0}, {"hidden": ()}, {"dropout": -0.1}, {"embedding_std": 0.0}, {"max_history": 0}]
+)
 def test_an_impossible_shape_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         VerticalConfig(**change)
