@@ -1,0 +1,1 @@
+"""Expectation suites from the contract, validation, and the gate that training checks."""

@@ -1,0 +1,84 @@
+"""Run a suite of Great Expectations on a Spark frame, and write its data docs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.quality.gate import CheckResult
+from gem_pipeline.quality.suites import expectation_suite
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuiteValidationResult
+
+logger = logging.getLogger(__name__)
+
+
+def validate(
+    rows: DataFrame, contract: DataContract, table: str, *, docs: Path | None = None
+) -> tuple[CheckResult, ...]:
+    """Validate the rows of one or more date partitions of a table.
+
+    Args:
+        rows: cache it first; a rule costs one or two Spark jobs.
+        contract: the suite derives from it.
+        table: a silver table.
+        docs: HTML file to write the data docs to.
+
+    Returns:
+        One result a rule, in suite order. A rule whose metric raised has not passed.
+    """
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read once, when the package is imported
+    import great_expectations as gx  # noqa: PLC0415
+
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    source = context.data_sources.add_spark(name="staged", persist=False)  # True leaks a cached frame a run
+    batch_definition = source.add_dataframe_asset(name=table).add_batch_definition_whole_dataframe("whole")
+    batch = batch_definition.get_batch(batch_parameters={"dataframe": rows})
+    result = batch.validate(expectation_suite(contract, table), result_format="SUMMARY")
+    if docs is not None:
+        _write_docs(result, docs)
+    return tuple(_check(outcome.to_json_dict()) for outcome in result.results)
+
+
+def _check(outcome: dict[str, Any]) -> CheckResult:
+    config, found = outcome["expectation_config"], outcome["result"] or {}
+    raised = _raised(outcome["exception_info"] or {})
+    counted = found.get(
+        "unexpected_count", found.get("observed_value") if "unexpected_rows" in config["type"] else None
+    )
+    observed = found.get("observed_value", found.get("element_count"))
+    return CheckResult(
+        name=config["meta"]["check"],
+        passed=bool(outcome["success"]) and raised is None,
+        severity="WARN" if config.get("severity") == "warning" else "ERROR",
+        observed=raised or (observed if isinstance(observed, int | float | str) else None),
+        unexpected_count=counted,
+        column=config["kwargs"].get("column"),
+    )
+
+
+def _raised(info: dict[str, Any]) -> str | None:
+    """Message of an exception inside a metric; flat or keyed by metric id."""
+    for entry in (info, *(value for value in info.values() if isinstance(value, dict))):
+        if entry.get("raised_exception"):
+            return str(entry.get("exception_message"))
+    return None
+
+
+def _write_docs(result: ExpectationSuiteValidationResult, path: Path) -> None:
+    from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: PLC0415
+    from great_expectations.render.view import DefaultJinjaPageView  # noqa: PLC0415
+
+    html = DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(str(html), encoding="utf-8")
+    draft.replace(path)

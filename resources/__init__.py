@@ -1,0 +1,1 @@
+"""Dagster resources: Spark session, Delta lake, tracker, trainer launcher."""

@@ -1,0 +1,257 @@
+"""The Delta lake: tables created once, staged writes, one atomic commit a publication, readers without Spark."""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from gem_pipeline.contracts.contract import TableRef
+from gem_pipeline.contracts.tables import Column, TableSchema
+from gem_pipeline.datasets.landing import table_path
+from gem_pipeline.errors import DataSourceError, SchemaError
+from gem_pipeline.quality.gate import partition_files
+
+_PROPERTIES = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedRows:
+    """Rows computed and not yet published.
+
+    Attributes:
+        schema: the table they are meant for.
+        dates: date partitions they replace.
+        path: staging folder, removed by `DeltaLake.discard`.
+        rows: the staged rows, read back from `path`.
+    """
+
+    schema: TableSchema
+    dates: tuple[str, ...]
+    path: str
+    rows: DataFrame
+
+
+def quarantine_table(table: str) -> TableSchema:
+    """Rows that a derivation left out, with the reason."""
+    names = ("date", "reason", "row")
+    return TableSchema(
+        name=f"quarantine/{table}",
+        columns=tuple(Column(name=name, type="string") for name in names),
+        partition_by=("date",),
+        sort_by=("reason", "row"),
+        key=("row",),
+    )
+
+
+class DeltaLake:
+    """Delta tables under one root folder.
+
+    Args:
+        root: local path or object-store URL.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+
+    def path(self, table: str) -> str:
+        """Folder of a table."""
+        return f"{self.root}/{table}"
+
+    def bronze_path(self, ref: TableRef) -> str:
+        """Folder of a bronze table of the contract."""
+        return table_path(ref, Path(self.root)) if "://" not in self.root else f"{self.root}/{ref.path}"
+
+    # -- without Spark ------------------------------------------------------------------------------------
+
+    def open(self, table: str) -> DeltaTable | None:
+        """The table's newest version, None when it does not exist.
+
+        Raises:
+            SchemaError: it uses a Delta feature that readers without Spark get wrong.
+        """
+        try:
+            delta = DeltaTable(self.path(table))
+        except TableNotFoundError:
+            return None
+        if features := sorted(delta.protocol().reader_features or ()):
+            raise SchemaError(
+                f"Table {table} uses Delta reader features {features}, which a reader without Spark gets wrong.",
+                remedy="Recreate the table without deletion vectors and column mapping.",
+            )
+        return delta
+
+    def version(self, table: str) -> int | None:
+        """Newest Delta version, None when the table does not exist."""
+        delta = self.open(table)
+        return None if delta is None else delta.version()
+
+    def fingerprints(self, table: str) -> dict[str, str]:
+        """Fingerprint of every date partition: of the paths and sizes of its active files."""
+        delta = self.open(table)
+        files = {} if delta is None else partition_files(delta, "date")
+        return {date: found.fingerprint for date, found in files.items()}
+
+    def ensure_table(self, schema: TableSchema) -> None:
+        """Create the table unless it exists: plain protocol, no deletion vectors, no column mapping.
+
+        Raises:
+            SchemaError: it exists with other columns (it was made by another contract).
+        """
+        delta = self.open(schema.name)
+        if delta is None:
+            DeltaTable.create(
+                self.path(schema.name), schema.arrow(), mode="ignore", partition_by=list(schema.partition_by),
+                configuration=dict(_PROPERTIES),
+            )  # fmt: skip
+            return
+        have = pa.schema(delta.schema().to_arrow())
+        there, wanted = ({(f.name, str(f.type)) for f in s} for s in (have, schema.arrow()))
+        if there != wanted:
+            columns = sorted({name for name, _ in there ^ wanted})
+            raise SchemaError(
+                f"Table {schema.name} was made by another contract: column(s) {', '.join(columns)} differ.",
+                remedy=f"Choose another GEM_HOME, or remove {self.path(schema.name)} to derive it anew.",
+            )
+
+    # -- with Spark ---------------------------------------------------------------------------------------
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame:
+        """A table of the lake as a Spark frame."""
+        return spark.read.format("delta").load(self.path(table))
+
+    def read_bronze(self, spark: SparkSession, ref: TableRef) -> DataFrame:
+        """A bronze table as a Spark frame."""
+        return spark.read.format(ref.format).load(self.bronze_path(ref))
+
+    def stage(self, rows: DataFrame, schema: TableSchema, dates: tuple[str, ...]) -> StagedRows:
+        """Compute `rows` into a staging folder of this process; what killed runs left there is removed."""
+        folder = f"{self.root}/_staging/{schema.name}"
+        _remove(rows.sparkSession, folder)
+        path = f"{folder}/{os.getpid()}"
+        rows.write.parquet(path)
+        staged = rows.sparkSession.read.schema(rows.schema).parquet(path)
+        return StagedRows(schema=schema, dates=dates, path=path, rows=staged)
+
+    def publish(self, staged: StagedRows, dates: tuple[str, ...], lineage: dict[str, object]) -> int:
+        """Replace the partitions `dates` by the staged rows in one commit; readers see all of it or nothing.
+
+        One file a partition, rows in the order of `schema.sort_by`.
+
+        Args:
+            staged: rows of at least these dates.
+            dates: partitions to replace; a date without rows becomes empty.
+            lineage: written as the commit's user metadata.
+
+        Returns:
+            The Delta version of the commit.
+        """
+        schema = staged.schema
+        this = F.col("date").isin(*dates)
+        partition = [F.col(name) for name in schema.partition_by]
+        rows = (
+            staged.rows.filter(this).repartition(*partition).sortWithinPartitions(*schema.partition_by, *schema.sort_by)
+        )
+        listed = ", ".join(f"'{date}'" for date in dates)
+        (
+            rows.write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", f"date IN ({listed})")
+            .option("userMetadata", json.dumps(lineage, sort_keys=True))
+            .save(self.path(schema.name))
+        )
+        version = self.version(schema.name)
+        assert version is not None
+        return version
+
+    def discard(self, staged: StagedRows) -> None:
+        """Remove the staging folder."""
+        _remove(staged.rows.sparkSession, staged.path)
+
+    def bronze_partitions(self, ref: TableRef, column: str, table: str) -> dict[str, tuple[str, int | None]]:
+        """Fingerprint and number of rows (None: unknown) of every day of a bronze table, without Spark.
+
+        Raises:
+            DataSourceError: the table does not exist, or is not partitioned by its day column.
+        """
+        path = self.bronze_path(ref)
+        if ref.format == "parquet":
+            return _hive_partitions(Path(path), column, table)
+        delta = _open_bronze(path, table)
+        if column not in delta.metadata().partition_columns:
+            raise DataSourceError(
+                f"Table {table} at {path} is not partitioned by its day column {column}.",
+                remedy=f"Write it partitioned by {column}.",
+            )
+        return {date: (files.fingerprint, files.num_rows) for date, files in partition_files(delta, column).items()}
+
+    def bronze_fingerprint(self, ref: TableRef, table: str) -> str:
+        """Fingerprint of a whole bronze table (a dimension), without Spark.
+
+        Raises:
+            DataSourceError: the table does not exist.
+        """
+        path = self.bronze_path(ref)
+        if ref.format == "parquet":
+            files = [
+                (str(f.relative_to(path)), f.stat().st_size, f.stat().st_mtime_ns)
+                for f in sorted(Path(path).rglob("*.parquet"))
+            ]
+            if not files:
+                raise _missing(table, path)
+            return hashlib.sha256(repr(files).encode()).hexdigest()[:16]
+        actions = (
+            pa.table(_open_bronze(path, table).get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        )
+        return hashlib.sha256(repr(sorted((a["path"], a["size_bytes"]) for a in actions)).encode()).hexdigest()[:16]
+
+
+def _missing(table: str, path: str) -> DataSourceError:
+    return DataSourceError(
+        f"Table {table} was not found at {path}.", remedy="Land it first, or mend its path in the contract's tables."
+    )
+
+
+def _open_bronze(path: str, table: str) -> DeltaTable:
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError as error:
+        raise _missing(table, path) from error
+
+
+def _hive_partitions(path: Path, column: str, table: str) -> dict[str, tuple[str, int | None]]:
+    folders = sorted(path.glob(f"{column}=*"))
+    if not folders:
+        raise _missing(f"{table} (folders {column}=...)", str(path))
+    found: dict[str, tuple[str, int | None]] = {}
+    for folder in folders:
+        files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(folder.rglob("*.parquet"))]
+        found[folder.name.partition("=")[2]] = (hashlib.sha256(repr(files).encode()).hexdigest()[:16], None)
+    return found
+
+
+def _remove(spark: SparkSession, path: str) -> None:
+    """Remove a folder of the lake, local or remote."""
+    if "://" not in path:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    jvm_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    jvm_path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(jvm_path, True)
+
+
+class DeltaLakeResource(dg.ConfigurableResource):
+    """The lake for assets."""
+
+    root: str
+
+    def lake(self) -> DeltaLake:
+        """The lake under `root`."""
+        return DeltaLake(self.root)

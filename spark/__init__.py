@@ -1,0 +1,1 @@
+"""Pure DataFrame -> DataFrame derivation of the silver tables."""

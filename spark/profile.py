@@ -1,0 +1,41 @@
+"""Numbers of each date partition: rows, a hash of the content, and statistics for people."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.contract import DataContract
+
+
+def content_hash(columns: list[str]) -> Column:
+    """Hash of a set of rows, whatever their order and files: number, sum and xor of two 64-bit row hashes.
+
+    Ours. It tells different data apart; it is no protection against forgery.
+    """
+    row, salted = F.xxhash64(*columns), F.xxhash64(F.lit("salt"), *columns)
+    parts = [F.count("*"), F.sum(row.cast("decimal(38,0)")), F.bit_xor(row), F.sum(salted.cast("decimal(38,0)"))]
+    return F.substring(F.sha2(F.concat_ws("|", *(part.cast("string") for part in parts)), 256), 1, 16)
+
+
+def _statistics(contract: DataContract, table: str) -> dict[str, Column]:
+    if table == "user_events":
+        kinds = enumerate(contract.sequence.kinds)
+        counts = {f"events__{kind}": F.count_if(F.col("actions").bitwiseAND(F.lit(1 << i)) != 0) for i, kind in kinds}
+        return {"users": F.approx_count_distinct("user_id")} | counts
+    if table == "counter_increments":
+        return {"counted": F.sum("events")}
+    labels = {o.name: F.col(tables.label_column(o.name)) for o in contract.objectives}
+    rates = {f"rate__{name}": F.avg(label) for name, label in labels.items()}
+    return {"users": F.approx_count_distinct("user_id")} | rates
+
+
+def partition_profile(rows: DataFrame, contract: DataContract, table: str) -> DataFrame:
+    """One row a date: date, num_rows, content_hash, and one `stat__<name>` column a statistic."""
+    statistics = _statistics(contract, table)
+    return rows.groupBy("date").agg(
+        F.count("*").alias("num_rows"),
+        content_hash(rows.columns).alias("content_hash"),
+        *(column.alias(f"stat__{name}") for name, column in statistics.items()),
+    )
