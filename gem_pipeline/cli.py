@@ -58,7 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="run the whole chain over the last days of a log")
     _add_places(demo)
     demo.add_argument("--days", type=int, default=5, help="number of scored and trained days (default 5)")
-    demo.add_argument("--seeds", type=int, default=3, help="students trained for each vertical (default 3)")
     demo.add_argument(
         "--data",
         default=named_data(),
@@ -116,9 +115,8 @@ def _check(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from gem_pipeline.preflight import check_disk, check_installation, check_java
 
-    for name in ("days", "seeds"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name} is {getattr(options, name)}.", remedy="Give 1 or more.")
+    if options.days < 1:
+        raise ConfigError(f"--days is {options.days}.", remedy="Give 1 or more.")
     check_installation()
     check_java()
     check_disk(options.home)
@@ -134,7 +132,6 @@ def _demo(options: argparse.Namespace) -> int:
     run_demo(
         DemoOptions(
             days=options.days,
-            seeds=options.seeds,
             home=options.home,
             contract=options.contract,
             data=options.data,

@@ -107,7 +107,7 @@ def test_demo_with_a_named_data_folder_that_is_missing_is_refused_and_writes_not
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", ["--days", "--seeds"])
+@pytest.mark.parametrize("option", ["--days"])
 def test_demo_with_no_day_or_seed_is_refused(capsys, option):
     assert f"{option} is 0" in refuse(capsys, "demo", option, "0")
 

@@ -151,7 +151,8 @@ class KuaiRand:
 
 def _actions(frame: pd.DataFrame, outcomes: dict[str, str]) -> pd.Series:
     """Lists of the actions each row carries; `view` always. Few distinct lists exist, so they are shared."""
-    bits = sum(frame[column].astype(bool).to_numpy().astype(np.int64) << i for i, column in enumerate(outcomes.values()))
+    did_NA = frame[list(outcomes.values())].to_numpy().astype(bool).astype(np.int64)
+    bits = (did_NA << np.arange(len(outcomes))).sum(axis=1)
     lists = {
         code: ["view", *(kind for i, kind in enumerate(outcomes) if code >> i & 1)] for code in np.unique(bits).tolist()
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -64,7 +66,7 @@ def open_source(contract: DataContract, data: str | None, default: Path) -> LogS
 
 def table_path(table: TableRef, lake: Path) -> str:
     """Where a bronze table lies: absolute or remote as written, else under the lake."""
-    return table.path if "://" in table.path or os.path.isabs(table.path) else str(lake / table.path)
+    return table.path if "://" in table.path or Path(table.path).is_absolute() else str(lake / table.path)
 
 
 def available_dates(contract: DataContract, source: LogSource | None, lake: Path) -> tuple[str, ...]:
@@ -103,9 +105,9 @@ def _land_day(contract: DataContract, source: LogSource, lake: Path, home: Path,
     fingerprint = f"{source.name}-{source.fingerprint(date)}"
     facts = (contract.tables.impressions, contract.tables.engagements)
     if marker.exists():
-        known = json.loads(marker.read_text())
+        known: dict[str, Any] = json.loads(marker.read_text())
         if known["fingerprint"] == fingerprint and DeltaTable.is_deltatable(table_path(facts[1], lake)):
-            return LandedPartition(**{**known, "unchanged": True})
+            return LandedPartition(**known | {"unchanged": True})
     tables = source.impressions(date), source.engagements(date)
     versions = [
         _replace(table_path(ref, lake), rows, contract.partition.column, date)
@@ -146,7 +148,7 @@ def _replace(path: str, rows: pa.Table, column: str, date: str) -> int:
     return DeltaTable(path).version()
 
 
-def write_json(path: Path, document: dict[str, object]) -> None:
+def write_json(path: Path, document: Mapping[str, object]) -> None:
     """Write a JSON file atomically: readers see the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.tmp")

@@ -61,8 +61,12 @@ class DayReport:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> DayReport:
         """Rebuild a report from `to_dict`."""
-        models = [ModelReport(**model) for model in document["models"]]
-        return DayReport(**{**document, "models": models})
+        return DayReport(
+            date=document["date"],
+            models=[ModelReport(**model) for model in document["models"]],
+            teacher_outputs=document["teacher_outputs"],
+            seconds=document["seconds"],
+        )
 
     def merge(self, other: DayReport) -> None:
         """Add the results of another task of the same date."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gem_pipeline.training.store import load_model
+from gem_pipeline.serving.scoring import load_model
 
 
 def _load_pyfunc(data_path: str) -> object:

@@ -62,8 +62,9 @@ class DayPlan:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> DayPlan:
         """Rebuild a plan from `to_dict`."""
-        lists = {key: tuple(document[key]) for key in ("tasks", "verticals")}
-        return DayPlan(**{**document, **lists})
+        fields: dict[str, Any] = dict(document)
+        fields |= {key: tuple(document[key]) for key in ("tasks", "verticals")}
+        return DayPlan(**fields)
 
 
 def vertical_key(surface: str, objective: str) -> str:

@@ -1,0 +1,78 @@
+"""The optimiser's state resumes bit by bit, and rates follow warm-up and the day's fall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
+from gem_pipeline.training.optimizer import ModelOptimizer, split_parameters
+from gem_pipeline.training.settings import TrainConfig
+from tests.batches_factory import random_batch, small_layout
+
+CONFIG = TrainConfig(batch_size=8, dense_lr=1e-2, embedding_lr=0.1, warmup_steps=3, weight_decay=0.1, final_rate=0.1)
+
+
+def new_model() -> VerticalModel:
+    torch.manual_seed(0)
+    return VerticalModel(small_layout(), VerticalConfig(dim=4, max_history=4, hidden=(8,)))
+
+
+def steps(model, optimizer, first, last):
+    for seed in range(first, last):
+        batch = random_batch(small_layout(), [3, 0, 5, 1], seed=seed)
+        output = model(batch)
+        optimizer.step((output.logit_B - batch.label_BK[:, 0]).square().mean() + output.distill_logit_B.square().mean())
+
+
+def test_training_cut_in_two_equals_training_in_one_go():
+    config = replace(CONFIG, final_rate=1.0)  # within a day nothing is resumed: its rates depend on its length
+    whole = new_model()
+    optimizer = ModelOptimizer(whole, config)
+    steps(whole, optimizer, 0, 8)
+    half = new_model()
+    first = ModelOptimizer(half, config)
+    steps(half, first, 0, 4)
+    resumed = new_model()
+    resumed.load_state_dict(half.state_dict())
+    second = ModelOptimizer(resumed, config)
+    second.load_state(first.state())
+    steps(resumed, second, 4, 8)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_every_parameter_belongs_to_exactly_one_side():
+    model = new_model()
+    embedding, dense = split_parameters(model)
+    assert set(embedding) | set(dense) == {name for name, _ in model.named_parameters()}
+    assert not set(embedding) & set(dense)
+    assert all("embedding" in name for name in embedding)
+
+
+def test_rates_warm_up_and_then_fall_over_the_day():
+    model = new_model()
+    optimizer = ModelOptimizer(model, CONFIG)
+    optimizer.begin_day(10)
+    rates = []
+    for seed in range(10):
+        steps(model, optimizer, seed, seed + 1)
+        rates.append(optimizer._optimizers["dense"].param_groups[0]["lr"] / CONFIG.dense_lr)
+    assert rates[0] == pytest.approx(1 / 3)
+    assert rates.index(max(rates)) == 2
+    assert rates[-1] == pytest.approx(1 - 0.9 * 0.9)
+    optimizer.begin_day(10)
+    steps(model, optimizer, 0, 1)
+    assert optimizer._optimizers["dense"].param_groups[0]["lr"] == pytest.approx(CONFIG.dense_lr)
+
+
+def test_ids_that_do_not_occur_keep_their_rows():
+    model = new_model()
+    before = {name: p.clone() for name, p in split_parameters(model)[0].items()}
+    steps(model, ModelOptimizer(model, CONFIG), 0, 1)
+    after = split_parameters(model)[0]
+    changed = sum(int((after[name] != before[name]).any(dim=1).sum()) for name in before)
+    total = sum(len(value) for value in before.values())
+    assert 0 < changed < total
