@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -70,3 +73,11 @@ def test_heads_that_leave_odd_head_widths_are_refused() -> None:
 def test_a_trunk_without_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         shape(layers=0)
+
+
+def test_kernels_and_dense_blocks_import_where_torchrec_and_fbgemm_are_missing() -> None:
+    program = (
+        "import sys; sys.modules['torchrec'] = sys.modules['fbgemm_gpu'] = None\n"
+        "import gem_pipeline.kernels.attention, gem_pipeline.models.heads, gem_pipeline.models.interformer\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
