@@ -1,4 +1,4 @@
-"""Reading a model's configuration back from its stored form."""
+"""Reading a model's configuration back from its stored form (ours)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model costs: forward FLOPs an example and parameters, counted in one way for every model."""
+"""What a model costs: forward FLOPs an example and parameters, counted in one way for every model (ours)."""
 
 from __future__ import annotations
 
