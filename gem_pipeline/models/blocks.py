@@ -29,6 +29,34 @@ def mlp(sizes: Sequence[int], *, dropout: float = 0.0) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+class DenseNormalizer(nn.Module):
+    """Centre and scale dense inputs by moments fixed at the cold start: [B, F] -> [B, F].
+
+    A column without spread says nothing and becomes 0; outliers are cut at five deviations. Unlike batch
+    normalisation a row's value does not depend on the batch (ours).
+    """
+
+    LIMIT = 5.0  # standard deviations
+    SMALLEST = 1e-3  # below this deviation a column counts as constant
+
+    mean_F: Tensor
+    scale_F: Tensor
+
+    def __init__(self, num_dense: int) -> None:
+        super().__init__()
+        self.register_buffer("mean_F", torch.zeros(num_dense))
+        self.register_buffer("scale_F", torch.ones(num_dense))
+
+    def fit(self, mean_F: Tensor, std_F: Tensor) -> None:
+        """Fix the moments, [F] each."""
+        self.mean_F.copy_(mean_F)
+        self.scale_F.copy_(torch.where(std_F > self.SMALLEST, 1.0 / std_F.clamp(min=self.SMALLEST), 0.0))
+
+    def forward(self, dense_BF: Tensor) -> Tensor:
+        """[B, F] -> [B, F]."""
+        return ((dense_BF - self.mean_F) * self.scale_F).clamp(-self.LIMIT, self.LIMIT)
+
+
 class TokenCompression(nn.Module):
     """Mix tokens linearly: X [B, N, D] -> W X [B, M, D], no activation, no bias.
 

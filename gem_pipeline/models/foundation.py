@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.blocks import mlp
+from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.heads import DomainGate, DomainHeads
@@ -129,10 +129,11 @@ class FoundationModel(nn.Module):
         self.layout, self.config = layout, config
         trunk = config.trunk()
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
+        self.normalize = DenseNormalizer(len(layout.dense))
         self.dense = mlp([len(layout.dense), *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
         self.interformer = InterFormer(len(layout.tokens) + 1, trunk)
-        width = (trunk.num_summary + trunk.num_sequence_summary) * config.dim
+        width = (trunk.num_summary + trunk.num_sequence_summary) * config.dim + len(layout.dense)
         self.trunk = mlp([width, *config.trunk_hidden, config.representation_dim], dropout=config.dropout)
         self.gate = DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
         self.heads = DomainHeads(len(layout.surfaces), len(layout.objectives), config.representation_dim)
@@ -140,14 +141,19 @@ class FoundationModel(nn.Module):
     def forward(self, batch: Batch) -> ModelOutput:
         """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R]."""
         embedded = self.embeddings(batch.ids)
-        dense_B1D = self.dense(batch.dense_BF)[:, None, :]
-        x_BND = torch.cat([dense_B1D, embedded.token_BND], dim=1)
+        dense_BF = self.normalize(batch.dense_BF)
+        x_BND = torch.cat([self.dense(dense_BF)[:, None, :], embedded.token_BND], dim=1)
         event_TD = self.events(embedded.event_TD, batch.event_dense_TE)
         summary_BMD = self.interformer(x_BND, event_TD, embedded.offsets_B1)
-        hidden_BR = torch.relu(self.trunk(summary_BMD.flatten(1)))
+        # A token of D numbers is too narrow for the counters: the trunk sees them directly as well (ours).
+        hidden_BR = torch.relu(self.trunk(torch.cat([summary_BMD.flatten(1), dense_BF], dim=1)))
         representation_BR = self.gate(hidden_BR, batch.surface_B)
         return ModelOutput(logit_BK=self.heads(representation_BR, batch.surface_B), representation_BD=representation_BR)
 
     def init_bias(self, base_rate: Tensor) -> None:
         """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent."""
         self.heads.init_bias(base_rate)
+
+    def init_dense(self, mean_F: Tensor, std_F: Tensor) -> None:
+        """Fix the moments of the dense inputs, [F] each."""
+        self.normalize.fit(mean_F, std_F)

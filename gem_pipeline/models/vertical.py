@@ -15,7 +15,7 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import offsets_to_lengths
-from gem_pipeline.models.blocks import mlp
+from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
 from gem_pipeline.models.heads import GATE_STD, RATE_FLOOR
@@ -95,6 +95,7 @@ class VerticalModel(nn.Module):
         self.layout, self.config = layout, config
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.event_dense = nn.Linear(len(layout.event_dense), config.dim)
+        self.normalize = DenseNormalizer(len(layout.dense))
         self.dense = mlp([len(layout.dense), config.hidden[-1], config.dim])
         num_tokens = len(layout.tokens) + 2
         width = num_tokens * (num_tokens - 1) // 2 + num_tokens * config.dim + len(layout.dense)
@@ -112,9 +113,9 @@ class VerticalModel(nn.Module):
         event_dense_TE = batch.event_dense_TE.index_select(0, kept)
         event_TD = torch.stack(embedded.event_TD).sum(dim=0) + self.event_dense(event_dense_TE)
         history_BD = mean_by_segment(event_TD, offsets_to_lengths(embedded.offsets_B1))
-        dense_BD = self.dense(batch.dense_BF)
-        x_BND = torch.cat([dense_BD[:, None], history_BD[:, None], embedded.token_BND], dim=1)
-        features = torch.cat([batch.dense_BF, x_BND.flatten(1), pairwise_dots(x_BND)], dim=1)
+        dense_BF = self.normalize(batch.dense_BF)
+        x_BND = torch.cat([self.dense(dense_BF)[:, None], history_BD[:, None], embedded.token_BND], dim=1)
+        features = torch.cat([dense_BF, x_BND.flatten(1), pairwise_dots(x_BND)], dim=1)
         hidden_BR = torch.relu(self.trunk(features))
         return VerticalOutput(
             logit_B=self.serving_head(hidden_BR).squeeze(1), distill_logit_B=self.distill_head(hidden_BR).squeeze(1)
@@ -125,3 +126,7 @@ class VerticalModel(nn.Module):
         logit = torch.logit(torch.tensor(base_rate, dtype=torch.float64), eps=RATE_FLOOR).item()
         for head in (self.serving_head, self.distill_head):
             nn.init.constant_(head.bias, logit)
+
+    def init_dense(self, mean_F: Tensor, std_F: Tensor) -> None:
+        """Fix the moments of the dense inputs, [F] each."""
+        self.normalize.fit(mean_F, std_F)

@@ -61,12 +61,21 @@ class DayContext:
         return list(DayReader(self.contract, self.lake, max_events=max_events).day(date))
 
 
+PRIOR_ROWS = 50.0  # a surface's base rate is smoothed by so many rows at the rate over all surfaces
+
+
 def label_rates(parts: list[EncodedDay]) -> npt.NDArray[np.float32]:
-    """Mean label by objective over the examples that have it, shape [K]; NaN where none has."""
-    positives_K = sum((part.label_NK * part.mask_NK).sum(axis=0) for part in parts)
-    total_K = sum(part.mask_NK.sum(axis=0) for part in parts)
+    """Base rates by surface and objective, smoothed towards the pooled rate, [S, K]; NaN where no label exists."""
+    surfaces = range(len(parts[0].layout.surfaces))
+    label_NK = np.concatenate([part.label_NK * part.mask_NK for part in parts])
+    mask_NK = np.concatenate([part.mask_NK for part in parts])
+    surface_N = np.concatenate([part.surface_N for part in parts])
     with np.errstate(invalid="ignore"):
-        return (np.asarray(positives_K) / np.asarray(total_K)).astype(np.float32)
+        pooled_K = label_NK.sum(axis=0) / mask_NK.sum(axis=0)
+    rows = [surface_N == surface for surface in surfaces]
+    positives_SK = np.stack([label_NK[row].sum(axis=0) for row in rows])
+    total_SK = np.stack([mask_NK[row].sum(axis=0) for row in rows])
+    return ((positives_SK + PRIOR_ROWS * pooled_K) / (total_SK + PRIOR_ROWS)).astype(np.float32)
 
 
 def dense_moments(parts: list[EncodedDay]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

@@ -73,6 +73,7 @@ def train_foundation(context: DayContext, parts: list[EncodedDay], fingerprint: 
         optimizer.load_state(parent.optimizer())
     curve = LossCurve()
     steps = sum(-(-part.size // run.training.batch_size) for part in parts)
+    optimizer.begin_day(steps * run.training.epochs)
     for epoch in range(run.training.epochs):
         order = numpy_generator(plan.seed, GEM, plan.date, str(epoch))
         shuffled = [parts[i] for i in order.permutation(len(parts))]

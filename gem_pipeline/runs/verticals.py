@@ -124,8 +124,8 @@ def new_vertical(cell: Cell, config: VerticalConfig) -> VerticalModel:
     """A vertical model that starts from the cell's base rate and dense moments."""
     parts = [part for part, _ in cell.rows]
     model = VerticalModel(parts[0].layout, config)
-    rate = float(label_rates(parts)[cell.objective])
-    model.init_bias(rate)
+    rate_SK = label_rates(parts)
+    model.init_bias(float(rate_SK[parts[0].layout.surfaces.index(cell.surface), cell.objective]))
     model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
     return model
 
@@ -142,9 +142,12 @@ def _train(
         optimizer.load_state(parent.optimizer())
     loss = VerticalLoss(cell.objective, teaching.prob_NK if arm == "kd" else None, run.distillation)
     curve = LossCurve()
+    size = run.vertical_training.batch_size
+    steps = sum(-(-len(index) // size) for _, index in cell.rows)
+    optimizer.begin_day(steps * run.vertical_training.epochs)
     for epoch in range(run.vertical_training.epochs):
         order = numpy_generator(plan.seed, "vertical", cell.key, plan.date, str(epoch))
-        learn(model, optimizer, cell.batches(batch_size=run.vertical_training.batch_size, generator=order), loss, curve)
+        learn(model, optimizer, cell.batches(batch_size=size, generator=order), loss, curve)
     metrics = loss_metrics(curve, time.perf_counter() - started)
     stored = context.store.save(
         name,
