@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets.partitions import CONTRACT, DAYS, ONE_RUN, asset, days_back, register_verticals
-from assets.reports import gate_specs, published
+from assets.reports import derived, gate_specs
 from resources.features import FeatureDerivation
 from resources.settings import GemSettings
 
@@ -17,10 +17,9 @@ KINDS = {"spark", "deltalake"}
     group_name="features", kinds=KINDS, code_version="1", partitions_def=DAYS, backfill_policy=ONE_RUN, pool="spark",
     deps=["raw_tables"], check_specs=gate_specs("user_events"),
 )  # fmt: skip
-def user_events(context: dg.AssetExecutionContext, features: FeatureDerivation) -> Events:
+def user_events(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
     """One row an event, all kinds and surfaces on one time line; each event is stored once."""
-    partitions = features.derivation().user_events(tuple(context.partition_keys))
-    yield from published(context, "user_events", features.uri("user_events"), partitions)
+    yield from derived(context, settings, "user_events", features.derivation(settings).user_events)
 
 
 @asset(
@@ -31,10 +30,9 @@ def user_events(context: dg.AssetExecutionContext, features: FeatureDerivation) 
     ],
     check_specs=gate_specs("counter_increments"),
 )  # fmt: skip
-def counter_increments(context: dg.AssetExecutionContext, features: FeatureDerivation) -> Events:
+def counter_increments(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
     """What became known between the opening of the day before and the opening of this day, by counter and key."""
-    partitions = features.derivation().counter_increments(tuple(context.partition_keys))
-    yield from published(context, "counter_increments", features.uri("counter_increments"), partitions)
+    yield from derived(context, settings, "counter_increments", features.derivation(settings).counter_increments)
 
 
 @asset(
@@ -48,6 +46,5 @@ def counter_increments(context: dg.AssetExecutionContext, features: FeatureDeriv
 )  # fmt: skip
 def examples(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
     """One row an impression: labels, features as known at its time, and a pointer into the history."""
-    partitions = features.derivation().examples(tuple(context.partition_keys))
+    yield from derived(context, settings, "examples", features.derivation(settings).examples)
     register_verticals(context.instance, settings, context.partition_keys)
-    yield from published(context, "examples", features.uri("examples"), partitions)

@@ -36,7 +36,11 @@ def model_results(
 
 
 def vertical_results(
-    context: dg.AssetExecutionContext, key: str, reports: Mapping[str, Report], partitions: list[str], arms: tuple[str, ...]
+    context: dg.AssetExecutionContext,
+    key: str,
+    reports: Mapping[str, Report],
+    partitions: list[str],
+    arms: tuple[str, ...],
 ) -> dg.MaterializeResult:
     """The models of each date and vertical, all arms of a cell together."""
     fingerprints, numbers = {}, {}
@@ -61,7 +65,9 @@ def model_numbers(models: list[dict[str, Any]]) -> dict[str, Any]:
         numbers[f"{prefix}unchanged"] = model["unchanged"]
         numbers[f"{prefix}mlflow_run"] = model["mlflow_run_id"] or "none"
         numbers[f"{prefix}registered_version"] = model["registered_version"] or 0
-    entropy = {metric: value for model in models for metric, value in model["metrics"].items() if "ne" in metric.split("/")}
+    entropy = {
+        metric: value for model in models for metric, value in model["metrics"].items() if "ne" in metric.split("/")
+    }
     if entropy:
         numbers["plot"] = bars(entropy, title="normalized entropy (1: the base rate)", unit="NE", line=1.0)
     return numbers

@@ -12,8 +12,9 @@ from typing import ParamSpec, TypeVar
 import dagster as dg
 
 from gem_pipeline.contracts.contract import load_contract
+from gem_pipeline.places import contract_path
 from gem_pipeline.training.plan import eligible_verticals
-from resources.settings import GemSettings, contract_path
+from resources.settings import GemSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +31,7 @@ DAYS = dg.DailyPartitionsDefinition(
 )
 VERTICALS = dg.DynamicPartitionsDefinition(name="vertical")
 DAYS_BY_VERTICAL = dg.MultiPartitionsDefinition({"date": DAYS, "vertical": VERTICALS})
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 ONE_RUN = dg.BackfillPolicy.single_run()
 
 
@@ -53,6 +55,25 @@ def register_verticals(instance: dg.DagsterInstance, settings: GemSettings, date
     if new:
         instance.add_dynamic_partitions("vertical", new)
     return [*known, *new]
+
+
+def dates_and_verticals(context: dg.AssetExecutionContext) -> tuple[list[str], list[str]]:
+    """Dates and verticals of a run, each sorted.
+
+    Raises:
+        dagster.Failure: a backfill of a job asked for them. Dagster 1.13 tags its runs with a range and with the first
+            key of the backfill as well, and then materializes that one key only: nothing would say that the rest
+            was left out.
+    """
+    tags = context.run.tags
+    if RANGE_START in tags and any(tag.startswith("dagster/partition/") for tag in tags):
+        raise dg.Failure(
+            "A backfill of this job would leave out all but one date and vertical. "
+            "Backfill the asset vertical_models instead (on its own page), or let the sensor verticals_follow run.",
+            allow_retries=False,
+        )
+    keys = [key.split("|") for key in context.partition_keys]
+    return sorted({date for date, _ in keys}), sorted({vertical for _, vertical in keys})
 
 
 def _accept_beta(define: Callable[P, T]) -> Callable[P, T]:

@@ -1,13 +1,20 @@
 """What the assets tell: numbers, tables and plots a partition, data versions, and the outcome of quality gates."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from gem_pipeline.errors import GateError
+from gem_pipeline.quality.gate import GateMarker, read_gate
+from resources.plots import bars
+from resources.settings import GemSettings
+
 if TYPE_CHECKING:
     from resources.derivation import PublishedPartition
+
+    Judged = PublishedPartition | GateMarker
 
 GATE, WARNINGS = "quality_gate", "quality_warnings"
 
@@ -45,18 +52,39 @@ def materialized(
     return dg.MaterializeResult(asset_key=key, data_version=data_version(fingerprints))
 
 
-def published(
-    context: dg.AssetExecutionContext, table: str, uri: str, partitions: Sequence["PublishedPartition"]
+def derived(
+    context: dg.AssetExecutionContext,
+    settings: GemSettings,
+    table: str,
+    derive: Callable[[Sequence[str]], Sequence["PublishedPartition"]],
 ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
-    """Report derived partitions: the outcome of the gates first, then the materializations."""
-    yield _check(table, GATE, partitions, dg.AssetCheckSeverity.ERROR)
-    yield _check(table, WARNINGS, partitions, dg.AssetCheckSeverity.WARN)
-    metadata = {p.date: _numbers(p) | {"dagster/uri": uri} for p in partitions}
+    """Derive the dates of a run and report them: the outcome of the gates first, then the materializations.
+
+    Raises:
+        GateError: a date failed and was not published; which rules failed is reported before.
+    """
+    dates = context.partition_keys
+    try:
+        partitions = derive(dates)
+    except GateError:
+        markers = [marker for date in dates if (marker := read_gate(settings.home_path(), table, date))]
+        yield from _outcome(table, [marker for marker in markers if not marker.passed])
+        raise
+    yield from _outcome(table, partitions)
+    metadata = {p.date: _numbers(p) | {"dagster/uri": settings.table_uri(table)} for p in partitions}
     yield materialized(context, table, {p.date: p.fingerprint for p in partitions}, metadata)
 
 
+def _outcome(table: str, judged: Sequence["Judged"]) -> Iterator[dg.AssetCheckResult]:
+    yield _check(table, GATE, judged, dg.AssetCheckSeverity.ERROR)
+    yield _check(table, WARNINGS, judged, dg.AssetCheckSeverity.WARN)
+
+
 def _numbers(partition: "PublishedPartition") -> dict[str, Any]:
-    return {
+    plot = (
+        {"plot": bars(partition.stats, title=f"{partition.table} {partition.date}", unit="")} if partition.stats else {}
+    )
+    return plot | {
         "dagster/row_count": partition.num_rows,
         "delta_version": partition.delta_version,
         "seconds": round(partition.seconds, 2),
@@ -68,7 +96,7 @@ def _numbers(partition: "PublishedPartition") -> dict[str, Any]:
 
 
 def _check(
-    table: str, name: str, partitions: Sequence["PublishedPartition"], severity: dg.AssetCheckSeverity
+    table: str, name: str, partitions: Sequence["Judged"], severity: dg.AssetCheckSeverity
 ) -> dg.AssetCheckResult:
     rules = [check for p in partitions for check in p.checks if check.severity == severity.value]
     return dg.AssetCheckResult(
@@ -81,7 +109,7 @@ def _check(
     )  # fmt: skip
 
 
-def rules_table(partitions: Sequence["PublishedPartition"], severity: str | None = None) -> dg.TableMetadataValue:
+def rules_table(partitions: Sequence["Judged"], severity: str | None = None) -> dg.TableMetadataValue:
     """Every rule of some partitions, failed ones first."""
     rows = [(p.date, rule) for p in partitions for rule in p.checks if severity in (None, rule.severity)]
     rows.sort(key=lambda row: (row[1].passed, row[0]))

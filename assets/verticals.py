@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.models import vertical_results
-from assets.partitions import DAYS_BY_VERTICAL, ONE_RUN, asset
+from assets.partitions import DAYS_BY_VERTICAL, ONE_RUN, asset, dates_and_verticals
 from gem_pipeline.training.plan import ARMS
 from resources.launcher import TrainerLauncher
 from resources.settings import GemSettings
@@ -11,14 +11,13 @@ from resources.settings import GemSettings
 
 @asset(
     group_name="verticals", kinds={"pytorch", "mlflow"}, code_version="1", partitions_def=DAYS_BY_VERTICAL,
-    backfill_policy=ONE_RUN, pool="trainer", retry_policy=dg.RetryPolicy(max_retries=1),
+    backfill_policy=ONE_RUN, pool="trainer",
     deps=["teacher_outputs", "examples"],
 )  # fmt: skip
 def vertical_models(
     context: dg.AssetExecutionContext, settings: GemSettings, launcher: TrainerLauncher
 ) -> dg.MaterializeResult:
     """The vertical models of some dates, in date order; one materialization a date and vertical."""
-    keys = [str(key) for key in context.partition_keys]
-    dates, verticals = (sorted({key.split("|")[part] for key in keys}) for part in (0, 1))
+    dates, verticals = dates_and_verticals(context)
     reports = launcher.train(context, settings.plans(dates, ("verticals",), tuple(verticals)))
-    return vertical_results(context, "vertical_models", reports, keys, ARMS)
+    return vertical_results(context, "vertical_models", reports, [f"{d}|{v}" for d in dates for v in verticals], ARMS)

@@ -11,18 +11,17 @@ from resources.launcher import TrainerLauncher
 from resources.settings import GemSettings
 
 
-def build_definitions(settings: GemSettings | None = None) -> dg.Definitions:
+def build_definitions(settings: GemSettings | None = None, launcher: TrainerLauncher | None = None) -> dg.Definitions:
     """The graph over some settings; without any, over the environment's at the time of a run."""
-    chosen = settings or GemSettings()
     return dg.Definitions(
         assets=dg.load_assets_from_modules([raw, features, foundation, verticals, evaluation]),
         jobs=JOBS,
         schedules=[daily_refresh],
         sensors=[new_bronze_partition, verticals_follow, evaluation_follows],
         resources={
-            "settings": chosen,
-            "features": FeatureDerivation(settings=chosen),
-            "launcher": TrainerLauncher(),
+            "settings": settings or GemSettings(),
+            "features": FeatureDerivation(),
+            "launcher": launcher or TrainerLauncher(),
         },
         executor=dg.in_process_executor,  # the Spark steps of a run share one JVM; training has its own process
     )

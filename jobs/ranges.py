@@ -5,7 +5,8 @@ from datetime import date, timedelta
 
 import dagster as dg
 
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+from assets.partitions import RANGE_END, RANGE_START
+
 PARTITION = "dagster/partition"
 
 
@@ -41,7 +42,7 @@ def run_in_process(
     *,
     instance: dg.DagsterInstance,
     verticals: Sequence[str] = (),
-    tags: Mapping[str, str] | None = None,
+    quiet: bool = False,
 ) -> list[dg.ExecuteInProcessResult]:
     """Run a job over some dates in this process: one run a range without gaps, oldest first.
 
@@ -51,7 +52,7 @@ def run_in_process(
         dates: partitions, in any order.
         instance: where the runs are recorded.
         verticals: all registered verticals, for `refresh_verticals`.
-        tags: further tags of the runs.
+        quiet: show errors only on the terminal; the instance records everything anyway.
 
     Returns:
         The result of each run.
@@ -60,7 +61,9 @@ def run_in_process(
         dagster.Failure: a trainer failed; GemError: anything else that has a plain sentence.
     """
     runnable = definitions.resolve_job_def(job)
+    level = "CRITICAL" if quiet else "INFO"
+    run_config = {"loggers": {"console": {"config": {"log_level": level}}}}
     return [
-        runnable.execute_in_process(instance=instance, tags={**(tags or {}), **range_tags(start, end, verticals)})
+        runnable.execute_in_process(run_config, instance=instance, tags=range_tags(start, end, verticals))
         for start, end in contiguous(dates)
     ]

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-POOLS = ("spark", "trainer")
-
 _INSTANCE = """\
 # Written by gem_pipeline when it is missing; edit it freely, for example to move storage to Postgres.
 telemetry:

@@ -18,22 +18,17 @@ class FeatureDerivation(dg.ConfigurableResource):
         master: Spark master URL; empty: GEM_SPARK_MASTER, else all cores of this machine.
     """
 
-    settings: dg.ResourceDependency[GemSettings]
     master: str = ""
 
-    def derivation(self) -> "Derivation":
-        """The derivation of this contract and home."""
+    def derivation(self, settings: GemSettings) -> "Derivation":
+        """The derivation of a contract in a home."""
         from resources.derivation import Derivation
         from resources.lake import DeltaLake
         from resources.spark_session import spark_session
 
-        home = self.settings.home_path()
+        home = settings.home_path()
         master = self.master or os.environ.get("GEM_SPARK_MASTER") or "local[*]"
         return Derivation(
-            contract=self.settings.load_contract(), lake=DeltaLake(str(home / "lake")),
+            contract=settings.load_contract(), lake=DeltaLake(str(home / "lake")),
             spark_provider=lambda: spark_session(home, master), home=home,
         )  # fmt: skip
-
-    def uri(self, table: str) -> str:
-        """Where a table lies."""
-        return str(self.settings.home_path() / "lake" / table)

@@ -23,7 +23,9 @@ def find_version(client: MlflowClient, name: str, run_id: str) -> int | None:
     return int(versions[0].version) if versions else None
 
 
-def register(client: MlflowClient, experiment_id: str, run_id: str, header: RunHeader, directory: Path) -> tuple[int, str]:
+def register(
+    client: MlflowClient, experiment_id: str, run_id: str, header: RunHeader, directory: Path
+) -> tuple[int, str]:
     """Copy a stored model into the artifacts, register it, and move `candidate` to it if it is the newest date.
 
     The caller holds the registry's lock.

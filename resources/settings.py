@@ -1,29 +1,15 @@
 """Where everything lies and what runs are made of. Nothing is read before it is asked for."""
 
-import os
-from importlib.resources import files
 from pathlib import Path
 
 import dagster as dg
 
+from gem_pipeline import places
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.datasets.landing import open_source
 from gem_pipeline.datasets.source import LogSource
+from gem_pipeline.errors import GemError
 from gem_pipeline.training.plan import DayPlan, Task, previous_model_date
-
-DEFAULT_HOME = ".gem"
-DEFAULT_DATA = Path("../shared/data")
-
-
-def contract_path() -> Path:
-    """The contract's file: GEM_CONTRACT, else the packaged one."""
-    named = os.environ.get("GEM_CONTRACT")
-    return Path(named).absolute() if named else Path(str(files("gem_pipeline") / "datasets" / "kuairand.yaml"))
-
-
-def home_path() -> Path:
-    """The folder of all state: GEM_HOME, else `.gem` in the working directory."""
-    return Path(os.environ.get("GEM_HOME") or DEFAULT_HOME).absolute()
 
 
 class GemSettings(dg.ConfigurableResource):
@@ -47,11 +33,11 @@ class GemSettings(dg.ConfigurableResource):
 
     def home_path(self) -> Path:
         """The folder of all state."""
-        return Path(self.home).absolute() if self.home else home_path()
+        return (Path(self.home) if self.home else places.home_path()).absolute()
 
     def contract_path(self) -> Path:
         """The contract's file."""
-        return Path(self.contract).absolute() if self.contract else contract_path()
+        return (Path(self.contract) if self.contract else places.contract_path()).absolute()
 
     def load_contract(self) -> DataContract:
         """The contract, validated.
@@ -67,9 +53,15 @@ class GemSettings(dg.ConfigurableResource):
         Raises:
             DataSourceError: the named folder is missing.
         """
-        return open_source(self.load_contract(), self.data or os.environ.get("GEM_DATA") or None, DEFAULT_DATA)
+        return open_source(self.load_contract(), self.data or places.named_data(), places.DEFAULT_DATA)
 
-    def plan(self, date: str, previous_date: str | None, tasks: tuple[Task, ...], verticals: tuple[str, ...]) -> DayPlan:
+    def table_uri(self, table: str) -> str:
+        """Where a table of the lake lies."""
+        return str(self.home_path() / "lake" / table)
+
+    def plan(
+        self, date: str, previous_date: str | None, tasks: tuple[Task, ...], verticals: tuple[str, ...]
+    ) -> DayPlan:
         """The plan of one date."""
         return DayPlan(
             date=date, previous_date=previous_date, tasks=tasks, verticals=verticals,
@@ -81,9 +73,12 @@ class GemSettings(dg.ConfigurableResource):
         """Plans of several dates, oldest first: each starts from the models of the date before it.
 
         Raises:
-            PartitionError: a model that the first date starts from is missing.
+            dagster.Failure: a model that the first date starts from is missing; not to be tried again.
         """
         ordered = sorted(dates)
-        first = previous_model_date(self.load_contract(), self.home_path(), ordered[0])
+        try:
+            first = previous_model_date(self.load_contract(), self.home_path(), ordered[0])
+        except GemError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
         before = [first, *ordered[:-1]]
         return [self.plan(date, previous, tasks, verticals) for date, previous in zip(ordered, before, strict=True)]

@@ -7,15 +7,15 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 import psutil
 from mlflow import MlflowClient
-from mlflow.entities import DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.entities import Dataset as LoggedDataset
+from mlflow.entities import DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking import SEARCH_MAX_RESULTS_THRESHOLD
 
@@ -30,7 +30,7 @@ _PARENT, _RUN_NAME, _PROCESS = "mlflow.parentRunId", "mlflow.runName", "process"
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Generator[None, None, None]:
     """Hold a file lock that dies with its process; for what SQLite and MLflow cannot do at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
@@ -122,15 +122,16 @@ class MlflowTracker:
     def _client(self) -> MlflowClient:
         """The client; several first users of a fresh database at once would break it, so one makes it."""
         with exclusive(self._home / "mlflow.lock"):
-            client = MlflowClient(self._uri, self._uri)
-            if client.get_experiment_by_name(EXPERIMENT) is None:
-                location = (self._home / "mlartifacts").as_uri() if self._uri.startswith("sqlite") else None
-                client.create_experiment(EXPERIMENT, artifact_location=location)
-        return client
+            return MlflowClient(self._uri, self._uri)
 
     @cached_property
     def _experiment_id(self) -> str:
-        return str(self._client.get_experiment_by_name(EXPERIMENT).experiment_id)
+        client = self._client
+        with exclusive(self._home / "mlflow.lock"):
+            if (known := client.get_experiment_by_name(EXPERIMENT)) is not None:
+                return str(known.experiment_id)
+            location = (self._home / "mlartifacts").as_uri() if self._uri.startswith("sqlite") else None
+            return str(client.create_experiment(EXPERIMENT, artifact_location=location))
 
     def find(self, name: str, date: str, model_id: str) -> TrackedModel | None:
         """The finished run that made exactly this model, so that running a day again adds nothing."""
@@ -145,7 +146,7 @@ class MlflowTracker:
         return TrackedModel(run_id=run_id, registered_version=find_version(self._client, name, run_id))
 
     @contextmanager
-    def start_run(self, header: RunHeader) -> Iterator[MlflowRun]:
+    def start_run(self, header: RunHeader) -> Generator[MlflowRun, None, None]:
         """Open a fresh run: finished when the block ends, failed when it raises, killed when it is interrupted."""
         tags = {
             **self._tags, **header.tags, _RUN_NAME: f"{header.name} {header.date}", _PROCESS: _process_tag(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +120,6 @@ class SilentTracker:
         return None
 
     @contextmanager
-    def start_run(self, header: RunHeader) -> Iterator[TrackedRun]:
+    def start_run(self, header: RunHeader) -> Generator[TrackedRun, None, None]:
         """Open a run that keeps nothing."""
         yield _SilentRun()

@@ -1,0 +1,36 @@
+"""Settings: explicit values win over the environment, and plans chain the dates of a run."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from gem_pipeline.errors import PartitionError
+from resources.settings import GemSettings
+
+
+def test_the_environment_is_read_when_asked_and_loses_against_explicit_values(monkeypatch, tmp_path):
+    settings = GemSettings()
+    monkeypatch.setenv("GEM_HOME", str(tmp_path / "a"))
+    assert settings.home_path() == tmp_path / "a"
+    assert GemSettings(home=str(tmp_path / "b")).home_path() == tmp_path / "b"
+
+
+def test_each_date_of_a_run_starts_from_the_date_before_it(monkeypatch, tmp_path):
+    monkeypatch.setattr("resources.settings.previous_model_date", lambda *_: "2022-04-20")
+    plans = GemSettings(home=str(tmp_path), seed=3).plans(["2022-04-26", "2022-04-25"], ("foundation",))
+    assert [(plan.date, plan.previous_date) for plan in plans] == [
+        ("2022-04-25", "2022-04-20"),
+        ("2022-04-26", "2022-04-25"),
+    ]
+    assert {plan.seed for plan in plans} == {3}
+
+
+def test_a_missing_model_is_a_failure_that_is_not_tried_again(monkeypatch, tmp_path):
+    def missing(*_: object) -> None:
+        raise PartitionError("Model gem of 2022-04-24 is missing.", remedy="Materialise it.")
+
+    monkeypatch.setattr("resources.settings.previous_model_date", missing)
+    with pytest.raises(dg.Failure, match="2022-04-24 is missing") as failure:
+        GemSettings(home=str(tmp_path)).plans(["2022-04-25"], ("foundation",))
+    assert failure.value.allow_retries is False
