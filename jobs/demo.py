@@ -29,7 +29,9 @@ from jobs.ranges import run_in_process
 from resources.dagster_home import write_dagster_home
 from resources.settings import GemSettings
 
-GENERATED_NOTE = "GENERATED DATA: no real log was found, so this ran on a small generated one; it is evidence for nothing."
+GENERATED_NOTE = (
+    "GENERATED DATA: no real log was found, so this ran on a small generated one; it is evidence for nothing."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ def run_demo(options: DemoOptions) -> EvaluationReport:
     name = source.name if source else contract.name
     _say(f"gem demo: {name}, {len(chosen)} days {chosen[0]} ... {chosen[-1]}, state in {_shown(home)}")
     settings = GemSettings(home=str(home), contract=str(options.contract.absolute()), data=options.data or "")
-    watch = _run_chain(settings, list(dates), chosen, home)
+    watch = _run_chain(settings, list(dates), timed, chosen, home)
     scored = [day for day in scored_dates(contract, home) if chosen[0] < day <= chosen[-1]]
     report = evaluate(settings.contract, str(home), tuple(scored[1:]), BootstrapConfig())
     chain_s = round(time.perf_counter() - started, 1)
@@ -99,7 +101,7 @@ def run_demo(options: DemoOptions) -> EvaluationReport:
     return report
 
 
-def _run_chain(settings: GemSettings, dates: list[str], chosen: list[str], home: Path) -> Stopwatch:
+def _run_chain(settings: GemSettings, dates: list[str], timed: list[str], chosen: list[str], home: Path) -> Stopwatch:
     os.environ["DAGSTER_HOME"] = str(write_dagster_home(home))
     logging.getLogger("dagster").setLevel(logging.ERROR)
     definitions, watch = build_definitions(settings), Stopwatch()
@@ -110,8 +112,11 @@ def _run_chain(settings: GemSettings, dates: list[str], chosen: list[str], home:
             if days:
                 run_in_process(definitions, job, days, instance=instance, verticals=verticals, quiet=True)
 
-        watch.run("history", f"history: {len(earlier)} earlier day(s) as events and counters",
-                  lambda: run("refresh_history", earlier))  # fmt: skip
+        def history() -> None:
+            run("refresh_history", earlier)
+            run("refresh_counters", [day for day in earlier if day in timed])
+
+        watch.run("history", f"history: {len(earlier)} earlier day(s) as events and counters", history)
         watch.run("features", "features: events, counters, examples, quality gates",
                   lambda: run("refresh_features", chosen))  # fmt: skip
         watch.run("foundation", "foundation model: day by day it scores, then learns; logistic regression beside it",

@@ -125,10 +125,10 @@ class DayReader:
         """
         total = 0
         for bucket in range(self.contract.visibility.user_buckets):
-            rows = self._read(tables.examples(self.contract), [("date", "=", date), ("bucket", "=", str(bucket))])
+            rows = self._read(tables.examples(self.contract), [("date", "=", date), ("bucket", "=", bucket)])
             if not rows.num_rows:
                 continue
-            events = self._read(tables.user_events(self.contract), [("date", "<=", date), ("bucket", "=", str(bucket))])
+            events = self._read(tables.user_events(self.contract), [("date", "<=", date), ("bucket", "=", bucket)])
             yield encode(self.contract, self.layout, rows, events, max_events=self.max_events, first_row=total)
             total += rows.num_rows
         if not total:
@@ -141,7 +141,7 @@ class DayReader:
         for part in self.day(date):
             yield from day_batches(part, batch_size=batch_size, generator=generator)
 
-    def _read(self, schema: tables.TableSchema, filters: list[tuple[str, str, str]]) -> pa.Table:
+    def _read(self, schema: tables.TableSchema, filters: list[tuple[str, str, str | int]]) -> pa.Table:
         table = DeltaTable(str(self.lake / schema.name), version=self.versions.get(schema.name))
         if extra := set(table.protocol().reader_features or ()):
             raise SchemaError(
@@ -154,7 +154,7 @@ class DayReader:
                 f"Table {schema.name} lacks column(s) {', '.join(missing)}.",
                 remedy="The contract changed since it was derived: materialise it again.",
             )
-        rows = table.to_pyarrow_table(partitions=filters, columns=list(schema.column_names))
+        rows = table.to_pyarrow_table(filters=filters, columns=list(schema.column_names))
         order = [(column, "ascending") for column in schema.sort_by]
         return rows.sort_by(order) if schema.name == "examples" else rows
 

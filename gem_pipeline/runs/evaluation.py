@@ -135,7 +135,7 @@ def load_day(contract: DataContract, home: Path, date: str) -> ScoredRows:
 
 
 def _rows(lake: Path, table: str, date: str, columns: list[str]) -> pa.Table:
-    return DeltaTable(str(lake / table)).to_pyarrow_table(partitions=[("date", "=", date)], columns=columns)
+    return DeltaTable(str(lake / table)).to_pyarrow_table(filters=[("date", "=", date)], columns=columns)
 
 
 def _positions(ids: pa.Array, rows: pa.Table, table: str, date: str) -> pa.Array:

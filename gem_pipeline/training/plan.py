@@ -136,7 +136,7 @@ def eligible_verticals(contract: DataContract, home: Path, dates: Iterable[str])
     if not DeltaTable.is_deltatable(path):
         return ()
     labels = [tables.label_column(o.name) for o in contract.objectives]
-    rows = DeltaTable(path).to_pyarrow_table(partitions=[("date", "in", sorted(dates))], columns=["surface", *labels])
+    rows = DeltaTable(path).to_pyarrow_table(filters=[("date", "in", sorted(dates))], columns=["surface", *labels])
     counted = rows.group_by("surface").aggregate([(label, f) for label in labels for f in ("sum", "count")])
     rule, cells = contract.verticals, []
     for row in counted.to_pylist():
@@ -152,7 +152,7 @@ def base_rates(contract: DataContract, home: Path, before: str) -> dict[str, dic
     schema = tables.examples(contract)
     labels = {o.name: tables.label_column(o.name) for o in contract.objectives}
     table = DeltaTable(str(home / "lake" / schema.name))
-    rows = table.to_pyarrow_table(partitions=[("date", "<", before)], columns=["surface", *labels.values()])
+    rows = table.to_pyarrow_table(filters=[("date", "<", before)], columns=["surface", *labels.values()])
     rates: dict[str, dict[str, float]] = {}
     for surface in ("all", *contract.surfaces):
         part = rows if surface == "all" else rows.filter(pc.equal(rows["surface"], surface))

@@ -74,7 +74,7 @@ def read_teacher(
         return None
     names = [f"prob__{o.name}" for o in contract.objectives]
     rows = DeltaTable(path).to_pyarrow_table(
-        partitions=[("date", "=", date), ("teacher", "=", teacher)], columns=["impression_id", "model_id", *names]
+        filters=[("date", "=", date), ("teacher", "=", teacher)], columns=["impression_id", "model_id", *names]
     )
     if not rows.num_rows:
         return None

@@ -1,0 +1,98 @@
+"""A small lake of silver tables with valid gates, written without Spark, for tests of readers and trainers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+import gem_pipeline
+from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.contract import DataContract, load_contract
+from gem_pipeline.quality.gate import GateMarker, partition_files, write_gate
+from gem_pipeline.quality.suites import suite_hash
+
+CONTRACT_PATH = Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml"
+DAYS = ("2022-05-01", "2022-05-02", "2022-05-03")
+NUM_USERS, NUM_ADS = 60, 40
+
+
+def contract() -> DataContract:
+    """The packaged contract."""
+    return load_contract(CONTRACT_PATH)
+
+
+def make_lake(home: Path, *, days: tuple[str, ...] = DAYS, rows: int = 240, seed: int = 0) -> None:
+    """Write `user_events` and `examples` of some days; labels follow the user and the ad, so there is a signal."""
+    own = contract()
+    for day in days:
+        rng = np.random.default_rng([seed, int(day.replace("-", ""))])
+        _put(home, own, tables.user_events(own), day, _events(own, day, rng, rows))
+        _put(home, own, tables.examples(own), day, _examples(own, day, rng, rows))
+
+
+def _times(day: str, rng: np.random.Generator, num: int) -> pd.Series:
+    return pd.Series(pd.Timestamp(day, tz="UTC") + pd.to_timedelta(np.sort(rng.integers(0, 86_400, num)), unit="s"))
+
+
+def _events(own: DataContract, day: str, rng: np.random.Generator, num: int) -> pd.DataFrame:
+    user, ad = rng.integers(0, NUM_USERS, num), rng.integers(0, NUM_ADS, num)
+    times = _times(day, rng, num)
+    frame = pd.DataFrame(
+        {"date": day, "bucket": (user % own.visibility.user_buckets).astype("int32"), "user_id": user,
+         "event_ts": times, "ingest_ts": times, "event_key": np.arange(num) + int(day.replace("-", "")) * 10**6,
+         "ad_id": ad, "surface": rng.choice(own.surfaces, num), "source": own.sequence.sources[0],
+         "actions": (1 + 2 * (rng.random(num) < 0.4)).astype("int32"), "value": rng.random(num).astype("float32")}
+    )  # fmt: skip
+    return frame.assign(**{a.name: ad % 7 for a in own.sequence.attributes})
+
+
+def _examples(own: DataContract, day: str, rng: np.random.Generator, num: int) -> pd.DataFrame:
+    user, ad = rng.integers(0, NUM_USERS, num), rng.integers(0, NUM_ADS, num)
+    frame: dict[str, object] = {
+        "date": day, "bucket": (user % own.visibility.user_buckets).astype("int32"), "user_id": user,
+        "impression_ts": _times(day, rng, num), "impression_id": [f"{day}:{i}" for i in range(num)], "ad_id": ad,
+        "surface": rng.choice(own.surfaces[:2], num),
+    }  # fmt: skip
+    for feature in own.features:
+        if tables.is_event_attribute(own, feature):
+            frame[feature.name] = ad % 7
+        elif feature.kind == "categorical":
+            frame[feature.name] = [None if value == 0 else str(value) for value in rng.integers(0, 5, num)]
+        elif feature.kind == "multi_hot":
+            frame[feature.name] = [[str(a % 5), str(a % 3)] for a in ad]
+        else:
+            frame[feature.name] = rng.gamma(2, 10, num).astype("float32")
+    for counter in own.counters.groups:
+        events = rng.integers(0, 30, num)
+        frame[tables.count_column(counter.name)] = events
+        for kind in counter.kinds:
+            frame[tables.count_column(counter.name, kind)] = (events * rng.random(num)).astype("int64")
+    logit = np.sin(user) * 1.5 + np.cos(ad) * 1.5
+    for objective in own.objectives:
+        label = rng.random(num) < 1 / (1 + np.exp(-logit))
+        frame[tables.label_column(objective.name)] = label.astype("int8")
+    return pd.DataFrame(frame)
+
+
+def _put(home: Path, own: DataContract, schema: tables.TableSchema, day: str, frame: pd.DataFrame) -> None:
+    path = str(home / "lake" / schema.name)
+    rows = pa.Table.from_pandas(frame[list(schema.column_names)], schema=schema.arrow(), preserve_index=False)
+    if not DeltaTable.is_deltatable(path):
+        DeltaTable.create(path, schema.arrow(), partition_by=list(schema.partition_by))
+    write_deltalake(path, rows, mode="overwrite", predicate=f"date = '{day}'")
+    delta = DeltaTable(path)
+    content = pd.util.hash_pandas_object(frame.drop(columns=[c for c in ("tags",) if c in frame]), index=False).sum()
+    write_gate(
+        home,
+        GateMarker(
+            table=schema.name, date=day, delta_version=delta.version(),
+            partition_fingerprint=partition_files(delta, "date")[day].fingerprint, content_hash=str(content),
+            input_fingerprint="made by a test", contract_hash=own.content_hash,
+            suite_hash=suite_hash(own, schema.name), num_rows=len(frame), passed=True, checks=(), quarantined={},
+            written_at="2022-05-09T00:00:00+00:00",
+        ),
+    )  # fmt: skip
