@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
@@ -15,17 +15,21 @@ from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.tables import TableSchema
 from gem_pipeline.errors import GateError
 from gem_pipeline.quality.gate import CheckResult, GateMarker, read_gate, write_gate
+from gem_pipeline.quality.leakage import event_columns, recount
 from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
 from resources.inputs import SilverInputs
 from resources.lake import DeltaLake, StagedRows, quarantine_table
 from spark.counters import OpenedDay, counter_increments
 from spark.examples import examples, judged_impressions, quarantined_impressions
-from spark.leakage import leaked_events
+from spark.leakage import recount_sample
 from spark.profile import partition_profile
 from spark.user_events import quarantined_engagements, user_events
 
 logger = logging.getLogger(__name__)
+
+MAX_BROADCAST_COUNTS = 4_000_000  # impressions x counters whose counts are broadcast; about 500 MB
+RECOUNTED = 8  # impressions of each date that are recounted for leaks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,13 +63,13 @@ class _Recipe:
     Attributes:
         rows: the derived rows.
         quarantined: rows left out (date, reason, row); None: the table has none.
-        leaks: staged rows -> (date, sampled, leaked); None: nothing to check.
+        recount: staged rows -> the check of leaked events by date; None: nothing to check.
         lineage: what the commit's metadata says beside the fingerprints.
     """
 
     rows: DataFrame
     quarantined: DataFrame | None
-    leaks: Callable[[DataFrame], DataFrame] | None
+    recount: Callable[[DataFrame], dict[str, CheckResult]] | None
     lineage: dict[str, object]
 
 
@@ -120,14 +124,14 @@ class Derivation:
         ref = self.contract.tables
         bronze = self._days(self.lake.read_bronze(spark, ref.engagements), dates)
         rows = user_events(bronze, self.lake.read_bronze(spark, ref.ads), self.contract)
-        return _Recipe(rows=rows, quarantined=quarantined_engagements(bronze, self.contract), leaks=None, lineage={})
+        return _Recipe(rows=rows, quarantined=quarantined_engagements(bronze, self.contract), recount=None, lineage={})
 
     def _increment_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         days = self._opened_days(spark, dates)
         needed = sorted({p for date in dates for p in self.inputs.counted_partitions(date)})
         events = self.lake.read(spark, "user_events").filter(F.col("date").isin(*needed))
         rows = counter_increments(events, days, self.contract)
-        return _Recipe(rows=rows, quarantined=None, leaks=None, lineage=self._versions("user_events"))
+        return _Recipe(rows=rows, quarantined=None, recount=None, lineage=self._versions("user_events"))
 
     def _example_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         ref = self.contract.tables
@@ -135,15 +139,21 @@ class Derivation:
         users, ads = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
         window = sorted({day for date in dates for day in self.inputs.window_days(date)})
         increments = self.lake.read(spark, "counter_increments").filter(F.col("date").isin(*window))
-        rows = examples(bronze, users, ads, increments, self.contract)
+        num_rows = sum(self.inputs.impressions[date][1] or 0 for date in dates)
+        small = 0 < num_rows * len(self.contract.counters.groups) <= MAX_BROADCAST_COUNTS
+        rows = examples(bronze, users, ads, increments, self.contract, broadcast_counters=small)
         used = sorted({p for day in window for p in self.inputs.counted_partitions(day)} | set(dates))
-        events = self.lake.read(spark, "user_events").filter(F.col("date").isin(*used))
         return _Recipe(
             rows=rows,
             quarantined=quarantined_impressions(bronze, self.contract),
-            leaks=lambda staged: leaked_events(staged, events, ads, self.contract),
+            recount=lambda staged: self._recount(recount_sample(staged, ads, self.contract, num_rows=RECOUNTED), used),
             lineage=self._versions("user_events", "counter_increments"),
         )
+
+    def _recount(self, sample: DataFrame, dates: list[str]) -> dict[str, CheckResult]:
+        rows = sample.withColumn("impression_us", F.unix_micros("impression_ts")).collect()
+        batches = self.lake.batches("user_events", dates, event_columns(self.contract))
+        return recount([row.asDict() for row in rows], batches, self.contract)
 
     def _days(self, facts: DataFrame, dates: tuple[str, ...]) -> DataFrame:
         return facts.filter(F.col(self.contract.partition.column).cast("string").isin(*dates))
@@ -192,7 +202,6 @@ class Derivation:
         spark = self._spark()
         made = recipe(spark, dates)
         staged = self.lake.stage(made.rows, schema, dates)
-        staged.rows.cache()
         try:
             profile = {
                 row["date"]: row.asDict() for row in partition_profile(staged.rows, self.contract, table).collect()
@@ -202,7 +211,6 @@ class Derivation:
             passed = tuple(d for d in dates if all(c.passed or c.severity == "WARN" for c in checks[d]))
             self._publish(staged, passed, profile, made.lineage, wanted)
         finally:
-            staged.rows.unpersist()
             self.lake.discard(staged)
         seconds = (time.monotonic() - started) / len(dates)
         markers = self._write_gates(table, wanted, profile, checks, quarantined, set(passed))
@@ -234,14 +242,16 @@ class Derivation:
                                docs=docs.with_name(f"{date}.html"))
                 for date in dates
             }  # fmt: skip
-        leaks = {row["date"]: row for row in made.leaks(staged.rows).collect()} if made.leaks else {}
+        recounted = made.recount(staged.rows) if made.recount else {}
         least = least_rows(self.contract, table)
         results: dict[str, tuple[CheckResult, ...]] = {}
         for date, found in by_date.items():
             rows = int(str(profile.get(date, {}).get("num_rows", 0)))
             own = [CheckResult(name="rows_of_the_date", passed=rows >= least, observed=rows)]
-            if made.leaks:
-                own.append(_leak_check(leaks.get(date)))
+            if made.recount:
+                own.append(
+                    recounted.get(date, CheckResult(name="zero_leaked_events", passed=False, observed="no rows"))
+                )
             results[date] = (*found, *own)
         return results
 
@@ -257,8 +267,9 @@ class Derivation:
         touched = tuple(date for date in dates if counts[date] or date in there)
         if touched:
             self.lake.ensure_table(schema)
-            staged = StagedRows(schema=schema, dates=touched, path="", rows=rows)
+            staged = self.lake.stage(rows, schema, touched)
             self.lake.publish(staged, touched, {"quarantined": {date: counts[date] for date in touched}})
+            self.lake.discard(staged)
         return counts
 
     def _publish(
@@ -298,17 +309,6 @@ class Derivation:
 
 def _content(profile: dict[str, dict[str, object]], date: str) -> str:
     return str(profile.get(date, {}).get("content_hash", "empty"))
-
-
-def _leak_check(found: Row | None) -> CheckResult:
-    leaked = None if found is None else int(found["leaked"])
-    sampled = 0 if found is None else int(found["sampled"])
-    return CheckResult(
-        name="zero_leaked_events",
-        passed=leaked == 0,
-        observed=f"{sampled} impressions recounted",
-        unexpected_count=leaked,
-    )
 
 
 def _published(

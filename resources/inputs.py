@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gem_pipeline.contracts.contract import DataContract
-from gem_pipeline.errors import GateError, PartitionError
+from gem_pipeline.errors import PartitionError
 from gem_pipeline.quality.gate import verify_gate
 from resources.lake import DeltaLake
 from spark.counters import OpenedDay

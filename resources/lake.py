@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-import os
-import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,13 +30,12 @@ class StagedRows:
     Attributes:
         schema: the table they are meant for.
         dates: date partitions they replace.
-        path: staging folder, removed by `DeltaLake.discard`.
-        rows: the staged rows, read back from `path`.
+        rows: kept in Spark's storage (memory, then local disk), partitioned and sorted as they will be
+            published. A run that is killed takes them with it.
     """
 
     schema: TableSchema
     dates: tuple[str, ...]
-    path: str
     rows: DataFrame
 
 
@@ -94,6 +93,13 @@ class DeltaLake:
         delta = self.open(table)
         return None if delta is None else delta.version()
 
+    def batches(self, table: str, dates: list[str], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of some date partitions, a batch at a time, without Spark; nothing where there is no table."""
+        if (delta := self.open(table)) is None or not dates:
+            return
+        chosen = delta.to_pyarrow_dataset(partitions=[("date", "in", dates)])
+        yield from chosen.to_batches(columns=columns, batch_size=131_072)
+
     def fingerprints(self, table: str) -> dict[str, str]:
         """Fingerprint of every date partition: of the paths and sizes of its active files."""
         delta = self.open(table)
@@ -113,8 +119,8 @@ class DeltaLake:
                 configuration=dict(_PROPERTIES),
             )  # fmt: skip
             return
-        have = pa.schema(delta.schema().to_arrow())
-        there, wanted = ({(f.name, str(f.type)) for f in s} for s in (have, schema.arrow()))
+        schemas = delta.schema(), Schema.from_arrow(schema.arrow())
+        there, wanted = ({(field.name, str(field.type)) for field in one.fields} for one in schemas)
         if there != wanted:
             columns = sorted({name for name, _ in there ^ wanted})
             raise SchemaError(
@@ -133,13 +139,10 @@ class DeltaLake:
         return spark.read.format(ref.format).load(self.bronze_path(ref))
 
     def stage(self, rows: DataFrame, schema: TableSchema, dates: tuple[str, ...]) -> StagedRows:
-        """Compute `rows` into a staging folder of this process; what killed runs left there is removed."""
-        folder = f"{self.root}/_staging/{schema.name}"
-        _remove(rows.sparkSession, folder)
-        path = f"{folder}/{os.getpid()}"
-        rows.write.parquet(path)
-        staged = rows.sparkSession.read.schema(rows.schema).parquet(path)
-        return StagedRows(schema=schema, dates=dates, path=path, rows=staged)
+        """Keep `rows` aside, in the order and partitioning of the table, so that they are computed only once."""
+        partition = [F.col(name) for name in schema.partition_by]
+        ordered = rows.repartition(*partition).sortWithinPartitions(*schema.partition_by, *schema.sort_by)
+        return StagedRows(schema=schema, dates=dates, rows=ordered.persist(StorageLevel.MEMORY_AND_DISK))
 
     def publish(self, staged: StagedRows, dates: tuple[str, ...], lineage: dict[str, object]) -> int:
         """Replace the partitions `dates` by the staged rows in one commit; readers see all of it or nothing.
@@ -154,27 +157,22 @@ class DeltaLake:
         Returns:
             The Delta version of the commit.
         """
-        schema = staged.schema
-        this = F.col("date").isin(*dates)
-        partition = [F.col(name) for name in schema.partition_by]
-        rows = (
-            staged.rows.filter(this).repartition(*partition).sortWithinPartitions(*schema.partition_by, *schema.sort_by)
-        )
+        rows = staged.rows.filter(F.col("date").isin(*dates))
         listed = ", ".join(f"'{date}'" for date in dates)
         (
             rows.write.format("delta")
             .mode("overwrite")
             .option("replaceWhere", f"date IN ({listed})")
             .option("userMetadata", json.dumps(lineage, sort_keys=True))
-            .save(self.path(schema.name))
+            .save(self.path(staged.schema.name))
         )
-        version = self.version(schema.name)
+        version = self.version(staged.schema.name)
         assert version is not None
         return version
 
     def discard(self, staged: StagedRows) -> None:
-        """Remove the staging folder."""
-        _remove(staged.rows.sparkSession, staged.path)
+        """Let go of staged rows."""
+        staged.rows.unpersist()
 
     def bronze_partitions(self, ref: TableRef, column: str, table: str) -> dict[str, tuple[str, int | None]]:
         """Fingerprint and number of rows (None: unknown) of every day of a bronze table, without Spark.
@@ -236,15 +234,6 @@ def _hive_partitions(path: Path, column: str, table: str) -> dict[str, tuple[str
         files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(folder.rglob("*.parquet"))]
         found[folder.name.partition("=")[2]] = (hashlib.sha256(repr(files).encode()).hexdigest()[:16], None)
     return found
-
-
-def _remove(spark: SparkSession, path: str) -> None:
-    """Remove a folder of the lake, local or remote."""
-    if "://" not in path:
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    jvm_path = spark._jvm.org.apache.hadoop.fs.Path(path)
-    jvm_path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(jvm_path, True)
 
 
 class DeltaLakeResource(dg.ConfigurableResource):

@@ -74,9 +74,11 @@ def counter_increments(events: DataFrame, days: tuple[OpenedDay, ...], contract:
     day = F.coalesce(*(F.when(counted_on(day, contract), F.lit(day.date)) for day in days))
     columns = _event_columns(contract)
     matches = [
-        F.when(F.col("source") == counter.source, F.struct(F.lit(counter.name).alias("counter"), counter_key(counter, columns).alias("key")))
-        for counter in contract.counters.groups
-    ]  # fmt: skip
+        F.when(
+            F.col("source") == c.source, F.struct(F.lit(c.name).alias("counter"), counter_key(c, columns).alias("key"))
+        )
+        for c in contract.counters.groups
+    ]
     found = F.filter(F.array(*matches), lambda match: match.isNotNull() & match["key"].isNotNull())
     counted = (
         events.withColumn("_day", day)
@@ -100,45 +102,54 @@ def _asked(column: str, contract: DataContract) -> Column:
     return F.when(F.col("counter").isin(*asking), F.col(column)).otherwise(F.lit(0)).cast("bigint").alias(column)
 
 
+def _lookup(counter: Column, key: Column) -> Column:
+    """64-bit hash of a counter and its key: joins of numbers are several times faster than of strings."""
+    return F.xxhash64(counter, key)
+
+
 def _lookups(impressions: DataFrame, contract: DataContract) -> DataFrame:
-    """One row an impression and counter: date, impression_id, counter, key; unknown keys are left out."""
+    """One row an impression and counter: date, impression_id, counter, lookup; unknown keys are left out."""
     columns = {"user": F.col("user_id"), "ad": F.col("ad_id"), "surface": F.col("surface")}
     columns |= {a.name: F.col(f"attribute__{a.name}") for a in contract.sequence.attributes}
-    pairs = F.array(
-        *(F.struct(F.lit(c.name).alias("counter"), counter_key(c, columns).alias("key"))
-          for c in contract.counters.groups)
-    )  # fmt: skip
-    known = F.filter(pairs, lambda pair: pair["key"].isNotNull())
+    keys = [(F.lit(c.name), counter_key(c, columns)) for c in contract.counters.groups]
+    pairs = [
+        F.struct(name.alias("counter"), F.when(key.isNotNull(), _lookup(name, key)).alias("lookup"))
+        for name, key in keys
+    ]
+    known = F.filter(F.array(*pairs), lambda pair: pair["lookup"].isNotNull())
     return impressions.select("date", "impression_id", F.inline(known))
 
 
-def with_counters(impressions: DataFrame, increments: DataFrame, contract: DataContract) -> DataFrame:
+def with_counters(
+    impressions: DataFrame, increments: DataFrame, contract: DataContract, *, broadcast: bool
+) -> DataFrame:
     """Add every counter column: the sums of the increments of (date - window_days, date], 0 where there are none.
-
-    Impressions and increments are shuffled by (counter, key) once, and the counts back to their
-    impressions once; nothing is broadcast, so that no counter has to fit in one machine's memory.
 
     Args:
         impressions: `date`, `impression_id`, `user_id`, `ad_id`, `surface`, and attributes named
             `attribute__<name>`; (date, impression_id) is unique.
         increments: rows of `counter_increments`, at least the windows of the impressions' dates.
         contract: counters and their window.
+        broadcast: whether one number a kind for each impression and counter fits in memory; it saves
+            shuffling them and changes no value.
     """
     if not contract.counters.groups:
         return impressions
     numbers = ["events", *(f"kind__{kind}" for kind in contract.sequence.kinds)]
-    lookups = _lookups(impressions, contract).repartition("counter", "key")
-    learned = increments.withColumnRenamed("date", "_learned").repartition("counter", "key")
+    lookups = _lookups(impressions, contract)
+    learned = increments.select(
+        F.col("date").alias("_learned"), _lookup(F.col("counter"), F.col("key")).alias("lookup"), *numbers
+    )
     oldest = F.date_sub(F.col("date").cast("date"), contract.counters.window_days)
     in_window = (F.col("_learned") <= F.col("date")) & (F.col("_learned").cast("date") > oldest)
     sums = (
-        lookups.select("date", "counter", "key").distinct().join(learned, on=["counter", "key"]).filter(in_window)
-        .groupBy("date", "counter", "key").agg(*(F.sum(number).alias(number) for number in numbers))
+        lookups.select("lookup", "date").distinct().join(learned, on="lookup").filter(in_window)
+        .groupBy("lookup", "date").agg(F.array(*(F.sum(number) for number in numbers)).alias("counts"))
     )  # fmt: skip
     found = (
-        lookups.join(sums, on=["date", "counter", "key"])
+        lookups.join(F.broadcast(sums) if broadcast else sums, on=["lookup", "date"])
         .groupBy("date", "impression_id")
-        .agg(F.map_from_entries(F.collect_list(F.struct("counter", F.array(*numbers)))).alias("_counts"))
+        .agg(F.map_from_entries(F.collect_list(F.struct("counter", "counts"))).alias("_counts"))
     )
     position = {kind: index + 1 for index, kind in enumerate(contract.sequence.kinds)}
     columns = {

@@ -42,8 +42,9 @@ def judged_impressions(impressions: DataFrame, contract: DataContract) -> DataFr
 
 
 def _fault(contract: DataContract) -> Column:
+    required = ("impression_id", "user_id", "ad_id", "impression_ts", "ingest_ts")
     rules = [
-        *((F.col(c).isNull(), f"null {c}") for c in ("impression_id", "user_id", "ad_id", "impression_ts", "ingest_ts")),
+        *((F.col(column).isNull(), f"null {column}") for column in required),
         (~F.coalesce(F.col("surface").isin(*contract.surfaces), F.lit(False)), "unknown surface"),
         *((~F.coalesce(F.col(f"raw__{o.name}").isin(0.0, 1.0), F.lit(True)), f"label {o.name} not 0 or 1")
           for o in contract.objectives),
@@ -63,6 +64,8 @@ def examples(
     ads: DataFrame,
     increments: DataFrame,
     contract: DataContract,
+    *,
+    broadcast_counters: bool = True,
 ) -> DataFrame:
     """Derive the rows of `examples` for every date partition in `impressions`.
 
@@ -72,6 +75,7 @@ def examples(
         ads: bronze ad dimension.
         increments: rows of `counter_increments`, at least the windows of the impressions' dates.
         contract: names columns, features, counters, objectives.
+        broadcast_counters: whether the counts of all impressions fit in memory; changes no value.
 
     Returns:
         Rows with exactly the columns of the table's schema; rows with a fault are left out (they are
@@ -89,7 +93,7 @@ def examples(
         rows, ad_attributes(ads, contract), key="ad_id", time="impression_ts",
         has_validity=has_validity["ads"] is not None,
     )  # fmt: skip
-    rows = with_counters(rows, increments, contract)
+    rows = with_counters(rows, increments, contract, broadcast=broadcast_counters)
     context = {"hour_of_day": F.hour("impression_ts"), "day_of_week": F.dayofweek("impression_ts")}
     derived = {
         "bucket": user_bucket(F.col("user_id"), contract),

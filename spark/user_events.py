@@ -78,15 +78,14 @@ def user_events(engagements: DataFrame, ads: DataFrame, contract: DataContract) 
     """
     schema = tables.user_events(contract)
     kept = judged_engagements(engagements, contract).filter("fault IS NULL").drop("fault")
-    once = keep_first(kept, key=["date", "event_id"], order=["ingest_ts"])
+    keyed = kept.withColumn("event_key", F.xxhash64("event_id"))  # a number sorts faster than the id
+    once = keep_first(keyed, key=["event_key", "date"], order=["ingest_ts"])
     bits = [
         F.when(F.array_contains("kinds", kind), F.lit(1 << position)).otherwise(F.lit(0))
         for position, kind in enumerate(contract.sequence.kinds)
     ]
-    events = (
-        once.withColumn("event_key", F.xxhash64("event_id"))
-        .withColumn("bucket", user_bucket(F.col("user_id"), contract))
-        .withColumn("actions", reduce(lambda one, other: one.bitwiseOR(other), bits))
+    events = once.withColumn("bucket", user_bucket(F.col("user_id"), contract)).withColumn(
+        "actions", reduce(lambda one, other: one.bitwiseOR(other), bits)
     )
     with_attributes = attributes_as_of(
         events,

@@ -133,7 +133,7 @@ def verify_gate(home: Path, lake_root: str | Path, table: str, date: str, contra
         GateError: the partition was never validated, failed, was validated under another contract, or
             has changed since.
     """
-    from gem_pipeline.quality.suites import suite_hash  # noqa: PLC0415
+    from gem_pipeline.quality.suites import suite_hash
 
     remedy = f"Materialise {table} for {date} again; it is validated before it is published."
     marker = read_gate(home, table, date)

@@ -34,7 +34,7 @@ def validate(
         One result a rule, in suite order. A rule whose metric raised has not passed.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read once, when the package is imported
-    import great_expectations as gx  # noqa: PLC0415
+    import great_expectations as gx
 
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
@@ -74,8 +74,8 @@ def _raised(info: dict[str, Any]) -> str | None:
 
 
 def _write_docs(result: ExpectationSuiteValidationResult, path: Path) -> None:
-    from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: PLC0415
-    from great_expectations.render.view import DefaultJinjaPageView  # noqa: PLC0415
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
 
     html = DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result))
     path.parent.mkdir(parents=True, exist_ok=True)
