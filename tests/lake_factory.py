@@ -30,8 +30,8 @@ def make_lake(home: Path, *, days: tuple[str, ...] = DAYS, rows: int = 240, seed
     own = contract()
     for day in days:
         rng = np.random.default_rng([seed, int(day.replace("-", ""))])
-        _put(home, own, tables.user_events(own), day, _events(own, day, rng, rows))
-        _put(home, own, tables.examples(own), day, _examples(own, day, rng, rows))
+        put(home, own, tables.user_events(own), day, _events(own, day, rng, rows))
+        put(home, own, tables.examples(own), day, _examples(own, day, rng, rows))
 
 
 def _times(day: str, rng: np.random.Generator, num: int) -> pd.Series:
@@ -78,7 +78,8 @@ def _examples(own: DataContract, day: str, rng: np.random.Generator, num: int) -
     return pd.DataFrame(frame)
 
 
-def _put(home: Path, own: DataContract, schema: tables.TableSchema, day: str, frame: pd.DataFrame) -> None:
+def put(home: Path, own: DataContract, schema: tables.TableSchema, day: str, frame: pd.DataFrame) -> None:
+    """Write or replace a partition and its gate."""
     path = str(home / "lake" / schema.name)
     rows = pa.Table.from_pandas(frame[list(schema.column_names)], schema=schema.arrow(), preserve_index=False)
     if not DeltaTable.is_deltatable(path):

@@ -19,21 +19,39 @@ from gem_pipeline.training.plan import LOGISTIC, digest, example_dates
 from gem_pipeline.training.store import StoredModel
 from gem_pipeline.transfer.teacher_outputs import prediction_rows, write_predictions
 
+TUNED_DAYS = 3  # while the window is at most so long, C is tuned afresh every day
+
+
+def earlier_days(context: DayContext) -> list[str]:
+    """Days before the plan's that the baseline is fitted on, oldest first."""
+    days = [day for day in example_dates(context.contract, context.home) if day < context.plan.date]
+    return days[-context.run.baseline_days + 1 :] if context.run.baseline_days > 1 else []
+
 
 def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
-    """Score the day with the baseline of the day before, then fit all days up to this one."""
+    """Score the day with the baseline of the day before, then fit a window of days up to this one.
+
+    C is tuned afresh while the window has at most `TUNED_DAYS` days. A longer window takes over the C of the
+    baseline of the day before, which is then settled, and saves most of the fitting; an objective that had none
+    there (it had one class) is tuned.
+    """
     plan = context.plan
     started = time.perf_counter()
     today = context.read(plan.date, max_events=HISTORY_EVENTS)
     rows = _rows(today, day=0)
     parent = context.store.current(LOGISTIC, plan.previous_date) if plan.previous_date else None
-    if parent is not None:
-        _score(context, _load(parent), parent, rows, today)
-    days = [day for day in example_dates(context.contract, context.home) if day < plan.date]
-    window = days[-context.run.baseline_days + 1 :] if context.run.baseline_days > 1 else []
+    known = _load(parent) if parent is not None else None
+    if parent is not None and known is not None:
+        _score(context, known, parent, rows, today)
+    window = earlier_days(context)
     earlier = [_rows(context.read(day, max_events=HISTORY_EVENTS), day=i - len(window)) for i, day in enumerate(window)]
     objectives = today[0].layout.objectives
-    fitted = fit_logistic(concatenate_rows([*earlier, rows]), objectives, config=LogisticConfig())
+    fitted = fit_logistic(
+        concatenate_rows([*earlier, rows]),
+        objectives,
+        config=LogisticConfig(),
+        inverse_penalties=known.inverse_penalties if known and len(window) + 1 > TUNED_DAYS else None,
+    )
     arrays, config = fitted.to_arrays()
     seconds = time.perf_counter() - started
     metrics = {"train_s": seconds, "examples": float(sum(part.inputs.size for part in (*earlier, rows)))}

@@ -6,20 +6,19 @@ from collections.abc import Callable
 
 import torch
 
+from gem_pipeline.batches.reader import EncodedDay
 from gem_pipeline.quality.gate import verify_gate
-from gem_pipeline.runs.baseline import run_baseline
+from gem_pipeline.runs.baseline import earlier_days, run_baseline
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.foundation import score_day, train_foundation
 from gem_pipeline.runs.records import DayReport, content_until, read_record, task_fingerprint, write_record
 from gem_pipeline.runs.verticals import run_verticals
-from gem_pipeline.training.plan import TASKS, DayPlan, Task
+from gem_pipeline.training.plan import TASKS, DayPlan, Task, partition_dates
 from gem_pipeline.training.progress import Progress, SilentProgress
 from gem_pipeline.training.tracker import SilentTracker, Tracker
 
 
-def train_day(
-    plan: DayPlan, tracker: Tracker | None = None, progress: Progress | None = None
-) -> DayReport:
+def train_day(plan: DayPlan, tracker: Tracker | None = None, progress: Progress | None = None) -> DayReport:
     """Run the tasks of a plan: score, then train the foundation model, the baseline and the verticals.
 
     Every task is idempotent: it replaces whole partitions and stores models under their content id, and its
@@ -40,10 +39,17 @@ def train_day(
 
 
 def _verify_gates(context: DayContext) -> None:
-    """Check the gate of every partition that the day reads: its examples and all events up to it."""
-    read = [("examples", context.plan.date)]
-    read += [("user_events", date) for date, _ in content_until(context.home, "user_events", context.plan.date)]
-    for table, date in read:
+    """Check the gate of every partition that the day reads: its examples and all events up to it.
+
+    Events are listed from the table as well as from the gates: a partition without any gate is found, too.
+    """
+    plan, home = context.plan, context.home
+    read = {("examples", plan.date)}
+    if "baseline" in plan.tasks:
+        read |= {("examples", date) for date in earlier_days(context)}
+    events = {date for date, _ in content_until(home, "user_events", plan.date)}
+    events |= {date for date in partition_dates(home, "user_events") if date <= plan.date}
+    for table, date in sorted(read | {("user_events", date) for date in events}):
         verify_gate(context.home, context.lake, table, date, context.contract)
 
 
@@ -62,5 +68,5 @@ def _once(context: DayContext, task: Task) -> DayReport:
     return report
 
 
-def _full_history(context: DayContext) -> list:  # type: ignore[type-arg]
+def _full_history(context: DayContext) -> list[EncodedDay]:
     return context.read(context.plan.date, max_events=context.run.foundation.history)

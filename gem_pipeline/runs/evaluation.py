@@ -22,7 +22,6 @@ from gem_pipeline.errors import PartitionError
 from gem_pipeline.metrics.cell import CellRule
 from gem_pipeline.metrics.intervals import BootstrapConfig
 from gem_pipeline.metrics.pooling import (
-
     Comparison,
     ComparisonRow,
     ScoredRows,
@@ -185,9 +184,7 @@ def _predictions(
     return found
 
 
-def _transfer(
-    contract: DataContract, rows: ScoredRows, config: BootstrapConfig
-) -> dict[str, Estimate | MetricState]:
+def _transfer(contract: DataContract, rows: ScoredRows, config: BootstrapConfig) -> dict[str, Estimate | MetricState]:
     if not {ALONE, TAUGHT} <= set(rows.prob_by_model):
         return {}
     ratios: dict[str, Estimate | MetricState] = {}
@@ -202,5 +199,3 @@ def _transfer(
                     teacher_N=probs[GEM][chosen], user_N=rows.user_N[chosen], config=config,
                 )  # fmt: skip
     return ratios
-
-

@@ -81,7 +81,7 @@ def train_foundation(context: DayContext, parts: list[EncodedDay], fingerprint: 
         label = f"{plan.date} gem learns"
         learn(model, optimizer, context.progress.track(batches, label=label, total=steps), joint_loss, curve)
     seconds = time.perf_counter() - started
-    return _store(context, model, optimizer, curve, parent, fingerprint, seconds)
+    return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds)
 
 
 def _store(
@@ -90,6 +90,7 @@ def _store(
     optimizer: ModelOptimizer,
     curve: LossCurve,
     parent: StoredModel | None,
+    *,
     fingerprint: str,
     seconds: float,
 ) -> DayReport:
@@ -107,7 +108,9 @@ def _store(
     )
     curves = {"loss": curve.losses, "grad_norm": curve.grad_norms}
     lineage = {"previous_model_id": parent.model_id} if parent else {}
-    model_report = track_model(context, stored, metrics=metrics, curves=curves, params=_params(context), lineage=lineage)
+    model_report = track_model(
+        context, stored, metrics=metrics, curves=curves, params=_params(context), lineage=lineage
+    )
     return DayReport(date=plan.date, models=[model_report], seconds={"foundation": seconds})
 
 

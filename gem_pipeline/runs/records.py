@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.quality.gate import read_gate
 from gem_pipeline.training.plan import (
     ARMS,
     GEM,
+    LOGISTIC,
     TASKS,
     DayPlan,
     Task,
@@ -77,19 +80,34 @@ class DayReport:
 
 def model_id_in_force(home: Path, name: str, date: str | None) -> str | None:
     """Content id of the model in force for a date, read without torch."""
-    pointer = home / "models" / name / (date or "-") / "current.json"
-    return json.loads(pointer.read_text())["model_id"] if pointer.exists() else None
+    folder = home / "models" / name / (date or "-")
+    pointer = folder / "current.json"
+    model_id: str | None = json.loads(pointer.read_text())["model_id"] if pointer.exists() else None
+    return model_id if model_id and (folder / model_id).is_dir() else None
+
+
+def scored_by(home: Path, date: str) -> str | None:
+    """Content id of the foundation model whose outputs for a date are in the lake, read without torch."""
+    path = str(home / "lake" / "teacher_outputs")
+    if not DeltaTable.is_deltatable(path):
+        return None
+    filters = [("date", "=", date), ("teacher", "=", GEM)]
+    rows = DeltaTable(path).to_pyarrow_table(filters=filters, columns=["model_id"])
+    return str(rows["model_id"][0].as_py()) if rows.num_rows else None
 
 
 def task_fingerprint(plan: DayPlan, contract: DataContract, task: Task) -> str:
-    """Identity of everything that decides a task's result: data, contract, code, sizes, seed, parent models."""
+    """Identity of everything that decides a task's result: data, contract, code, sizes, seed, parent models.
+
+    Verticals depend on the teacher outputs that are in the lake, whichever model wrote them.
+    """
     home = Path(plan.home)
     past_examples, past_events = (content_until(home, table, plan.date) for table in ("examples", "user_events"))
     own = {
         "score": (past_examples[-1:], past_events),
         "foundation": (past_examples[-1:], past_events),
-        "baseline": (past_examples, past_events),
-        "verticals": (past_examples[-1:], past_events, plan.verticals, _parents(plan)),
+        "baseline": (past_examples, past_events, model_id_in_force(home, LOGISTIC, plan.previous_date)),
+        "verticals": (past_examples[-1:], past_events, plan.verticals, _parents(plan), scored_by(home, plan.date)),
     }[task]
     teacher = model_id_in_force(home, GEM, plan.previous_date)
     settings = (contract.content_hash, code_fingerprint(), plan.date, plan.size, plan.seed, plan.threads)
@@ -125,7 +143,10 @@ def write_record(plan: DayPlan, task: Task, fingerprint: str, report: DayReport)
 
 
 def read_record(plan: DayPlan, task: Task, fingerprint: str) -> DayReport | None:
-    """The report of a finished task with this fingerprint, its models marked unchanged."""
+    """The report of a finished task with this fingerprint, its models marked unchanged.
+
+    None as well where a model of it is not in force any more, or its teacher outputs have gone.
+    """
     path = _record_path(plan, task)
     if not path.exists():
         return None
@@ -133,6 +154,11 @@ def read_record(plan: DayPlan, task: Task, fingerprint: str) -> DayReport | None
     if document["fingerprint"] != fingerprint:
         return None
     report = DayReport.from_dict(document["report"])
+    home = Path(plan.home)
+    if any(model_id_in_force(home, model.name, model.date) != model.model_id for model in report.models):
+        return None
+    if report.teacher_outputs and scored_by(home, plan.date) != report.teacher_outputs["model_id"]:
+        return None
     report.models = [ModelReport(**{**asdict(model), "unchanged": True}) for model in report.models]
     return report
 

@@ -28,7 +28,9 @@ def judged_cells(report: EvaluationReport) -> list[tuple[str, str]]:
 
 def text_table(report: EvaluationReport) -> str:
     """One line a surface, objective and model: NE, AUC, calibration with 95 % intervals, rows and positives."""
-    header = f"{'surface':<8} {'objective':<14} {'model':<21} {'NE':<22} {'AUC':<22} {'calibration':<22} rows (positives)"
+    header = (
+        f"{'surface':<8} {'objective':<14} {'model':<21} {'NE':<22} {'AUC':<22} {'calibration':<22} rows (positives)"
+    )
     lines = [header, "-" * len(header)]
     for surface, objective in judged_cells(report):
         for row in _cell(report, surface, objective):
@@ -56,11 +58,11 @@ def transfer_table(report: EvaluationReport) -> str:
 def verdicts(report: EvaluationReport, *, model: str, baseline: str) -> list[str]:
     """One sentence a judged cell: relative NE of a model against a baseline."""
     judged = set(judged_cells(report))
-    lines = []
-    for row in report.comparisons:
-        if (row.model, row.baseline) == (model, baseline) and (row.surface, row.objective) in judged:
-            lines.append(f"{row.surface:<8} {row.objective:<14} {percent(row.difference.relative)}")
-    return lines
+    return [
+        f"{row.surface:<8} {row.objective:<14} {percent(row.difference.relative)}"
+        for row in report.comparisons
+        if (row.model, row.baseline) == (model, baseline) and (row.surface, row.objective) in judged
+    ]
 
 
 def _cell(report: EvaluationReport, surface: str, objective: str) -> Iterable[TableRow]:

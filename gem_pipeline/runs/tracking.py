@@ -12,7 +12,7 @@ from gem_pipeline.runs.records import ModelReport
 from gem_pipeline.training.store import StoredModel
 from gem_pipeline.training.tracker import RunHeader, TableInput
 
-CURVE_POINTS = 50  # a longer curve is thinned to so many steps
+CURVE_POINTS = 50  # a longer curve is thinned to at most so many steps
 
 
 def track_model(
@@ -50,7 +50,7 @@ def track_model(
     with context.tracker.start_run(header) as run:
         run.log_metrics(metrics)
         for name, values in (curves or {}).items():
-            stride = max(1, len(values) // CURVE_POINTS)
+            stride = max(1, -(-len(values) // CURVE_POINTS))
             for step in range(0, len(values), stride):
                 run.log_metrics({name: values[step]}, step=step)
         version = run.log_model(stored.path)

@@ -13,6 +13,7 @@ import torch
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.reader import EncodedDay
+from gem_pipeline.errors import ConfigError, PartitionError
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
 from gem_pipeline.runs.foundation import loss_metrics, model_config
@@ -60,7 +61,12 @@ class Cell:
 
 
 def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
-    """Score and train every vertical of the plan, in both arms."""
+    """Score and train every vertical of the plan, in both arms; a cell without examples that day is left out.
+
+    Raises:
+        ConfigError: a key names no surface and objective of the contract.
+        PartitionError: the day has a teacher, but not its outputs.
+    """
     plan = context.plan
     started = time.perf_counter()
     parts = context.read(plan.date, max_events=context.run.vertical.max_history)
@@ -82,8 +88,17 @@ def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
 
 
 def select_cell(parts: list[EncodedDay], key: str, surface: str, objective: str) -> Cell:
-    """Examples of a surface that have an objective; parts without any are left out."""
+    """Examples of a surface that have an objective; parts without any are left out.
+
+    Raises:
+        ConfigError: the contract has no such surface or objective.
+    """
     layout = parts[0].layout
+    if surface not in layout.surfaces or objective not in layout.objectives:
+        raise ConfigError(
+            f"Vertical {key} names no surface and objective of the contract.",
+            remedy="Name it <surface>__<objective>.",
+        )
     place, k = layout.surfaces.index(surface), layout.objectives.index(objective)
     chosen = [(part, np.flatnonzero((part.surface_N == place) & part.mask_NK[:, k])) for part in parts]
     return Cell(key=key, surface=surface, objective=k, rows=[(part, index) for part, index in chosen if len(index)])
@@ -97,10 +112,16 @@ def rebuild(stored: StoredModel, cell: Cell) -> VerticalModel:
 
 
 def _teaching(context: DayContext, parts: list[EncodedDay]) -> Teaching:
-    ids = pa.concat_arrays([part.impression_ids for part in parts])
-    found = read_teacher(context.contract, context.lake, date=context.plan.date, teacher=GEM, impression_ids=ids)
-    if context.plan.previous_date is None or found is None:
+    date = context.plan.date
+    if context.plan.previous_date is None:
         return Teaching(model_id=None, prob_NK=None)
+    ids = pa.concat_arrays([part.impression_ids for part in parts])
+    found = read_teacher(context.contract, context.lake, date=date, teacher=GEM, impression_ids=ids)
+    if found is None:
+        raise PartitionError(
+            f"Table teacher_outputs has no rows for date {date}, so the taught verticals have no teacher.",
+            remedy="Materialise teacher_outputs for this date first.",
+        )
     return Teaching(model_id=found[0], prob_NK=torch.from_numpy(found[1]))
 
 

@@ -54,6 +54,11 @@ class DayPlan:
     def __post_init__(self) -> None:
         if strangers := set(self.tasks) - set(TASKS):
             raise ConfigError(f"Unknown tasks {sorted(strangers)}.", remedy=f"Choose from {', '.join(TASKS)}.")
+        if self.previous_date is not None and self.previous_date >= self.date:
+            raise ConfigError(
+                f"The previous date {self.previous_date} of day {self.date} is not earlier.",
+                remedy="A day is scored by a model that has not seen it: name an earlier date, or none.",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready form."""
@@ -99,12 +104,17 @@ def code_fingerprint() -> str:
     return content.hexdigest()[:16]
 
 
-def example_dates(contract: DataContract, home: Path) -> tuple[str, ...]:
-    """Dates that have examples, oldest first."""
-    path = str(home / "lake" / tables.examples(contract).name)
+def partition_dates(home: Path, table: str) -> tuple[str, ...]:
+    """Dates that a table of the lake holds rows of, oldest first; none where there is no table."""
+    path = str(home / "lake" / table)
     if not DeltaTable.is_deltatable(path):
         return ()
     return tuple(sorted({str(partition["date"]) for partition in DeltaTable(path).partitions()}))
+
+
+def example_dates(contract: DataContract, home: Path) -> tuple[str, ...]:
+    """Dates that have examples, oldest first."""
+    return partition_dates(home, tables.examples(contract).name)
 
 
 def previous_model_date(contract: DataContract, home: Path, date: str) -> str | None:

@@ -1,0 +1,56 @@
+"""What the tasks of a day share: base rates smoothed by the pooled rate, moments, and what was seen before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gem_pipeline.runs.context import PRIOR_ROWS, DayContext, dense_moments, label_rates
+from tests.lake_factory import DAYS
+
+
+@pytest.fixture(scope="module")
+def parts(chain):
+    return chain.read(DAYS[0], max_events=4)
+
+
+def test_a_surface_starts_from_its_rate_smoothed_by_the_rate_over_all(chain, parts):
+    frame = chain.table("examples", DAYS[0])
+    pooled = frame.label__click.mean()
+    here = frame[frame.surface == "tab_1"].label__click
+    expected = (here.sum() + PRIOR_ROWS * pooled) / (len(here) + PRIOR_ROWS)
+    assert label_rates(parts)[0, 0] == pytest.approx(expected)
+
+
+def test_a_surface_without_rows_starts_from_the_rate_over_all(chain, parts):
+    pooled = chain.table("examples", DAYS[0]).label__like.mean()
+    assert label_rates(parts)[5, 3] == pytest.approx(pooled)
+
+
+def test_an_objective_without_labels_has_no_rate(parts):
+    masks = [part.mask_NK.copy() for part in parts]
+    for mask_NK in masks:
+        mask_NK[:, 1] = False
+    rates = label_rates([replace(part, mask_NK=mask) for part, mask in zip(parts, masks, strict=True)])
+    assert np.isnan(rates[:, 1]).all()
+    assert np.isfinite(np.delete(rates, 1, axis=1)).all()
+
+
+def test_moments_are_those_of_all_rows_whatever_the_parts(parts):
+    mean_F, std_F = dense_moments(parts)
+    dense_NF = np.concatenate([part.dense_NF for part in parts])
+    assert np.allclose(mean_F, dense_NF.mean(axis=0), atol=1e-5)
+    assert np.allclose(std_F, dense_NF.std(axis=0), atol=1e-5)
+
+
+def test_a_context_knows_what_its_models_have_seen(chain):
+    assert DayContext(chain.plan(DAYS[0])).trained_through == ""
+    assert DayContext(chain.plan(DAYS[2])).trained_through == DAYS[1]
+
+
+def test_histories_are_cut_to_the_events_asked_for(chain):
+    parts = DayContext(chain.plan(DAYS[2])).read(DAYS[2], max_events=3)
+    assert max(part.window.length_N.max() for part in parts) == 3
+    assert sum(part.size for part in parts) == 240

@@ -1,0 +1,101 @@
+"""The frozen model of the day before scores a day; the model of the day goes on from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gem_pipeline.batches.reader import day_batches
+from gem_pipeline.errors import ModelStoreError
+from gem_pipeline.runs.context import DayContext
+from gem_pipeline.runs.day import train_day
+from gem_pipeline.runs.foundation import loss_metrics, rebuild
+from gem_pipeline.training.loop import LossCurve, score
+from gem_pipeline.training.plan import GEM
+from tests.chain_factory import same_weights
+from tests.lake_factory import DAYS
+
+
+def teacher_rows(chain, date):
+    return chain.table("teacher_outputs", date).set_index("impression_id").sort_index()
+
+
+def test_the_first_day_has_no_teacher_and_every_later_one_has(chain):
+    assert chain.reports[DAYS[0]].teacher_outputs == {}
+    assert chain.table("teacher_outputs", DAYS[0]).empty
+    for date in DAYS[1:]:
+        assert chain.reports[date].teacher_outputs["rows"] == len(chain.table("teacher_outputs", date)) == 240
+
+
+def test_a_day_is_scored_by_the_stored_model_of_the_day_before(chain):
+    parts = chain.read(DAYS[2])
+    teacher = chain.store.require(GEM, DAYS[1])
+    scores = score(rebuild(teacher, parts), (b for part in parts for b in day_batches(part, batch_size=512)))
+    ids = [i for part in parts for i in part.impression_ids.to_pylist()]
+    rows = teacher_rows(chain, DAYS[2]).loc[ids]
+    assert np.array_equal(rows.prob__click.to_numpy(), scores.prob_NK[:, 0])
+    assert np.array_equal(np.stack(rows.representation), scores.representation_ND)
+    assert set(rows.model_id) == {teacher.model_id}
+    assert set(rows.trained_through) == {DAYS[1]}
+
+
+def test_scores_of_a_day_do_not_depend_on_its_labels(own):
+    before = teacher_rows(own, DAYS[2])
+    labels = own.table("examples", DAYS[2]).filter(like="label__")
+    own.rewrite_examples(DAYS[2], **{name: 1 - labels[name] for name in labels})
+    train_day(own.plan(DAYS[2], tasks=("score",)))
+    after = teacher_rows(own, DAYS[2])
+    assert np.array_equal(before.prob__like, after.prob__like)
+
+
+def test_a_day_goes_on_from_the_weights_and_the_optimiser_of_the_day_before(chain):
+    steps = [int(chain.store.require(GEM, date).optimizer()["steps"][0]) for date in DAYS]
+    assert steps[1] == 2 * steps[0]
+    assert steps[2] == 3 * steps[0]
+    assert chain.store.require(GEM, DAYS[1]).config()["parent_model_id"] == chain.store.require(GEM, DAYS[0]).model_id
+    assert not same_weights(chain.weights(GEM, DAYS[0]), chain.weights(GEM, DAYS[1]))
+
+
+def test_moments_of_the_dense_inputs_are_fixed_when_the_chain_starts(chain):
+    first, last = chain.weights(GEM, DAYS[0]), chain.weights(GEM, DAYS[2])
+    fixed = [name for name in first if name.startswith("normalize.")]
+    assert fixed
+    assert all(torch.equal(first[name], last[name]) for name in fixed)
+
+
+def test_a_process_killed_between_model_and_record_makes_the_same_model_again(own):
+    before, report = own.weights(GEM, DAYS[2]), own.reports[DAYS[2]]
+    own.forget(DAYS[2], "foundation")
+    again = train_day(own.plan(DAYS[2]))
+    assert same_weights(own.weights(GEM, DAYS[2]), before)
+    assert [m.model_id for m in again.models] == [m.model_id for m in report.models]
+    assert [m.unchanged for m in again.models] == [m.name != GEM for m in again.models]
+
+
+def test_training_again_from_nothing_but_the_parent_gives_the_same_weights(own):
+    before = own.weights(GEM, DAYS[2])
+    own.forget(DAYS[2], "foundation")
+    path = own.store.require(GEM, DAYS[2]).path
+    path.rename(path.with_name("gone"))
+    train_day(own.plan(DAYS[2], tasks=("foundation",)))
+    assert same_weights(own.weights(GEM, DAYS[2]), before)
+
+
+def test_a_day_whose_parent_is_missing_is_refused(own):
+    (own.store.root / GEM / DAYS[1] / "current.json").unlink()
+    with pytest.raises(ModelStoreError, match=f"Model gem of date {DAYS[1]} does not exist"):
+        train_day(own.plan(DAYS[2], tasks=("score",)))
+
+
+def test_everything_that_rebuilds_a_model_is_stored_with_it(chain):
+    config = chain.store.require(GEM, DAYS[0]).config()
+    assert (config["kind"], config["date"], config["seed"], config["size"]) == ("foundation", DAYS[0], 0, "tiny")
+    assert config["contract_hash"] == DayContext(chain.plan(DAYS[0])).contract.content_hash
+    assert config["parent_model_id"] is None
+
+
+def test_losses_are_told_at_both_ends():
+    curve = LossCurve(losses=[4.0, *[2.0] * 18, 1.0], grad_norms=[1.0] * 20, num_examples=200)
+    metrics = loss_metrics(curve, 4.0)
+    assert (metrics["loss_first"], metrics["loss_last"], metrics["examples_per_s"]) == (3.0, 1.5, 50.0)
