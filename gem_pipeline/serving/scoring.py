@@ -52,7 +52,8 @@ class Scorer:
     def score(self, parts: list[EncodedDay]) -> npt.NDArray[np.float32]:
         """Probabilities of encoded examples in their order, [N, number of objectives]."""
         batches = (batch for part in parts for batch in day_batches(part, batch_size=SCORING_BATCH))
-        return np.concatenate([self._score_batch(batch) for batch in batches])
+        none = np.empty((0, len(self.objectives)), dtype=np.float32)
+        return np.concatenate([none, *(self._score_batch(batch) for batch in batches)])
 
     @torch.no_grad()
     def _score_batch(self, batch: Batch) -> npt.NDArray[np.float32]:
@@ -123,7 +124,7 @@ def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.T
             f"The rows to score lack column(s) {', '.join(missing)}.",
             remedy="Pass the columns of examples and a list of events a row.",
         )
-    rows = frame.assign(**{name: None for name in labels - set(frame.columns)})
+    rows = frame.assign(**dict.fromkeys(labels - set(frame.columns)))
     arrow = pa.Table.from_pandas(rows[list(schema.column_names)], schema=schema.arrow(), preserve_index=False)
     known = {(event["user_id"], event["event_key"]): event for events in frame[EVENTS] for event in events}
     return arrow, pa.Table.from_pylist(list(known.values()), schema=event_schema.arrow())
