@@ -1,0 +1,36 @@
+"""A batch moves as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import torch
+
+from tests.batches_factory import random_batch, small_layout
+
+LENGTHS = [2, 0, 3]
+
+
+def test_size_is_the_number_of_examples_also_without_any_event():
+    assert random_batch(small_layout(), LENGTHS).size == 3
+    assert random_batch(small_layout(), [0]).size == 1
+
+
+def test_every_tensor_moves_to_the_device():
+    moved = random_batch(small_layout(), LENGTHS).to(torch.device("meta"))
+    for field in fields(moved):
+        value = getattr(moved, field.name)
+        device = value.values().device if field.name == "ids" else value.device
+        assert device.type == "meta", field.name
+
+
+def test_values_and_types_stay_as_they_are():
+    batch = random_batch(small_layout(), LENGTHS)
+    moved = batch.to(torch.device("cpu"))
+    assert torch.equal(moved.ids.values(), batch.ids.values())
+    assert torch.equal(moved.ids.lengths(), batch.ids.lengths())
+    for field in fields(batch):
+        if field.name != "ids":
+            before, after = getattr(batch, field.name), getattr(moved, field.name)
+            assert before.dtype == after.dtype
+            assert torch.equal(before, after), field.name

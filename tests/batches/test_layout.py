@@ -1,0 +1,59 @@
+"""The layout of a contract is complete, consistent and survives storage."""
+
+from __future__ import annotations
+
+import json
+
+from gem_pipeline.batches.layout import EVENT_AD, PLACE_TABLE, InputLayout, dense_names, input_layout
+from tests.batches_factory import kuairand_layout, small_layout
+from tests.lake_factory import contract
+
+OWN = contract()
+LAYOUT = input_layout(OWN)
+
+
+def test_a_layout_survives_json():
+    for layout in (kuairand_layout(), small_layout()):
+        assert InputLayout.from_dict(json.loads(json.dumps(layout.to_dict()))) == layout
+
+
+def test_every_feature_is_read_once_as_an_id_or_as_a_number():
+    ids = [feature.name for feature in LAYOUT.tokens]
+    assert ids[:2] == ["ad", "surface"]
+    assert ids[2:] == [f.name for f in OWN.features if f.kind != "dense"]
+    assert set(LAYOUT.dense) >= {f.name for f in OWN.features if f.kind == "dense"}
+    assert len(set(LAYOUT.keys)) == len(LAYOUT.keys)
+    assert len(set(LAYOUT.dense)) == len(LAYOUT.dense)
+
+
+def test_keys_are_tokens_and_then_event_ids():
+    assert LAYOUT.keys == tuple(f.name for f in (*LAYOUT.tokens, *LAYOUT.event_ids))
+    assert LAYOUT.event_ids[0].name == EVENT_AD
+
+
+def test_every_id_has_a_table_and_the_ad_shares_its_own_with_the_history():
+    rows = {table.name: table.rows for table in LAYOUT.tables}
+    assert {f.table for f in (*LAYOUT.tokens, *LAYOUT.event_ids)} <= set(rows)
+    assert LAYOUT.tokens[0].table == LAYOUT.event_ids[0].table == OWN.sequence.ad_table
+
+
+def test_surfaces_and_sources_fit_into_the_place_table_beside_the_missing_value():
+    (place,) = [table for table in LAYOUT.tables if table.name == PLACE_TABLE]
+    assert place.rows == 1 + len(OWN.surfaces) + len(OWN.sequence.sources)
+
+
+def test_a_counter_gives_its_size_and_a_rate_a_kind():
+    group = OWN.counters.groups[0]
+    names = dense_names(OWN)
+    first = names.index(f"{group.name}__log_events")
+    rates = tuple(f"{group.name}__logit_{kind}" for kind in group.kinds)
+    assert names[first + 1 : first + 1 + len(rates)] == rates
+
+
+def test_events_carry_a_flag_a_kind():
+    assert LAYOUT.event_dense == ("log_gap_s", "log_value", *(f"did_{kind}" for kind in OWN.sequence.kinds))
+
+
+def test_surfaces_and_objectives_keep_the_order_of_the_contract():
+    assert LAYOUT.surfaces == OWN.surfaces
+    assert LAYOUT.objectives == tuple(o.name for o in OWN.objectives)
