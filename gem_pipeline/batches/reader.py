@@ -91,7 +91,9 @@ class EncodedDay:
         )
 
 
-def _pick(flat: npt.NDArray[np.int64], length_N: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _pick(
+    flat: npt.NDArray[np.int64], length_N: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """Concatenate the jagged rows `rows` of `flat`."""
     begin_N = np.cumsum(length_N) - length_N
     begin, length = begin_N[rows], length_N[rows]
@@ -159,9 +161,7 @@ class DayReader:
         return rows.sort_by(order) if schema.name == "examples" else rows
 
 
-def day_batches(
-    part: EncodedDay, *, batch_size: int, generator: np.random.Generator | None = None
-) -> Iterator[Batch]:
+def day_batches(part: EncodedDay, *, batch_size: int, generator: np.random.Generator | None = None) -> Iterator[Batch]:
     """Cut an encoded part into batches; the last one may be smaller, none is empty."""
     order = np.arange(part.size) if generator is None else generator.permutation(part.size)
     for first in range(0, part.size, batch_size):
@@ -169,7 +169,13 @@ def day_batches(
 
 
 def encode(
-    contract: DataContract, layout: InputLayout, rows: pa.Table, events: pa.Table, *, max_events: int, first_row: int = 0
+    contract: DataContract,
+    layout: InputLayout,
+    rows: pa.Table,
+    events: pa.Table,
+    *,
+    max_events: int,
+    first_row: int = 0,
 ) -> EncodedDay:
     """Encode examples and the events they may see.
 

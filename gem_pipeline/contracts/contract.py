@@ -266,8 +266,10 @@ class DataContract(_Part):
                 raise ValueError(f"counter {counter.name}: unknown source {counter.source}")
             prior = next((c for c in self.counters.groups if not c.keys and c.source == counter.source), None)
             if prior is None or set(counter.kinds) - set(prior.kinds):
-                raise ValueError(f"counter {counter.name}: source {counter.source} needs a counter without keys "
-                                 "that counts the same kinds, as the prior of its rates")
+                raise ValueError(
+                    f"counter {counter.name}: source {counter.source} needs a counter without keys "
+                    "that counts the same kinds, as the prior of its rates"
+                )
         for what, names in (
             ("embedding table", [t.name for t in self.embedding_tables]),
             ("feature", [f.name for f in self.features]),

@@ -49,7 +49,9 @@ def joint_loss(model: nn.Module, batch: Batch) -> Tensor:
     return masked_bce(model(batch).logit_BK, batch.label_BK, batch.mask_BK)
 
 
-def learn(model: nn.Module, optimizer: ModelOptimizer, batches: Iterable[Batch], loss_of: Loss, curve: LossCurve) -> None:
+def learn(
+    model: nn.Module, optimizer: ModelOptimizer, batches: Iterable[Batch], loss_of: Loss, curve: LossCurve
+) -> None:
     """Take one step a batch.
 
     Args:

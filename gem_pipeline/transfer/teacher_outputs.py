@@ -81,7 +81,7 @@ def read_teacher(
     position = pc.index_in(impression_ids, rows["impression_id"].combine_chunks())
     if missing := position.null_count:
         raise PartitionError(
-            f"Table teacher_outputs lacks {missing} of {len(impression_ids)} impressions of {date} (teacher {teacher}).",
+            f"Table teacher_outputs lacks {missing} of {len(impression_ids)} impressions of {date} ({teacher}).",
             remedy="The examples were derived again since: materialise teacher_outputs for this date.",
         )
     taken = rows.take(position)
@@ -96,7 +96,13 @@ def write_predictions(lake: Path, *, date: str, columns: list[pa.Table]) -> None
 
 
 def prediction_rows(
-    *, date: str, model: str, model_id: str, trained_through: str, objective: str, impression_ids: pa.Array,
+    *,
+    date: str,
+    model: str,
+    model_id: str,
+    trained_through: str,
+    objective: str,
+    impression_ids: pa.Array,
     prob_N: npt.NDArray[np.float32],
 ) -> pa.Table:
     """Rows of `predictions` of one model and objective."""

@@ -15,9 +15,7 @@ class Event(NamedTuple):
     key: int
 
 
-def visible_window(
-    events: Sequence[Event], *, user: int, as_of: int, allowance: int, max_events: int
-) -> list[int]:
+def visible_window(events: Sequence[Event], *, user: int, as_of: int, allowance: int, max_events: int) -> list[int]:
     """Keys of the newest visible events, oldest first."""
     seen = [e for e in events if e.user == user and e.happened < as_of and e.arrived <= as_of + allowance]
     seen.sort(key=lambda e: (e.happened, e.arrived, e.key))

@@ -9,7 +9,9 @@ from gem_pipeline.training.seeding import derive_seed, numpy_generator, seed_tor
 
 def test_a_purpose_has_one_stream_and_other_purposes_have_others():
     assert derive_seed(0, "a", "b") == derive_seed(0, "a", "b")
-    assert len({derive_seed(0, "a", "b"), derive_seed(0, "ab"), derive_seed(1, "a", "b"), derive_seed(0, "b", "a")}) == 4
+    assert (
+        len({derive_seed(0, "a", "b"), derive_seed(0, "ab"), derive_seed(1, "a", "b"), derive_seed(0, "b", "a")}) == 4
+    )
     assert derive_seed(0, "a") < 2**63
 
 
