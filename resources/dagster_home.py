@@ -9,10 +9,10 @@ telemetry:
 
 concurrency:
   runs:
-    max_concurrent_runs: 2
+    max_concurrent_runs: 1   # on this machine one run at a time, in the order they were asked for
   pools:
     granularity: run
-    default_limit: 1     # pools `spark` and `trainer`: one run at a time on this machine
+    default_limit: 1         # where more runs are allowed: pools `spark` and `trainer` still take one each
 
 run_retries:             # a crashed run is tried again; bad data is not
   enabled: true

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -17,6 +20,24 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
 
 logger = logging.getLogger(__name__)
+
+
+def great_expectations() -> ModuleType:
+    """Import the package, in any process.
+
+    It tries PySpark's Connect client, and that ends a process whose main module has no file (it takes it for a
+    doctest); the processes that Dagster spawns for the runs of its UI are such.
+    """
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read once, when the package is imported
+    main = sys.modules["__main__"]
+    named = hasattr(main, "__file__")
+    if not named:
+        main.__file__ = __file__
+    try:
+        return importlib.import_module("great_expectations")
+    finally:
+        if not named:
+            del main.__file__  # a process that this one spawns would run it
 
 
 def validate(
@@ -33,9 +54,7 @@ def validate(
     Returns:
         One result a rule, in suite order. A rule whose metric raised has not passed.
     """
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read once, when the package is imported
-    import great_expectations as gx
-
+    gx = great_expectations()
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}

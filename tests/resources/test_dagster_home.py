@@ -16,7 +16,7 @@ def test_dagster_accepts_the_configuration_without_a_warning(tmp_path):
         assert instance.run_retries_enabled
         assert instance.run_retries_max_retries == 1
         assert instance.run_retries_retry_on_asset_or_op_failure is False
-        assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 2
+        assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 1
 
 
 def test_a_changed_configuration_is_left_alone(tmp_path):
