@@ -1,7 +1,7 @@
 """Which bronze partitions there are, and a fingerprint of each; told from files, without Spark."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -16,11 +16,7 @@ from resources.settings import GemSettings
 
 
 def bronze_fingerprints(settings: GemSettings) -> dict[str, str]:
-    """Fingerprint of every date that can be refreshed, oldest first.
-
-    A date counts as landed when its impressions are there; a change of any fact table of the date changes
-    the fingerprint.
-    """
+    """Fingerprint of every date that has landed, oldest first; a change of any fact table of the date changes it."""
     contract, source = settings.load_contract(), settings.source()
     if source is not None:
         found = {date: source.fingerprint(date) for date in source.days()}
@@ -29,6 +25,16 @@ def bronze_fingerprints(settings: GemSettings) -> dict[str, str]:
     rule = contract.partition
     wanted = [date for date in found if rule.first_day <= date and (rule.last_day is None or date <= rule.last_day)]
     return {date: found[date] for date in sorted(wanted)}
+
+
+def days_without_impressions(settings: GemSettings, dates: Iterable[str]) -> set[str]:
+    """Those of some landed dates that are only history so far: events, but no impressions to learn from."""
+    source = settings.source()
+    if source is not None:
+        return {date for date in dates if not source.impressions(date).num_rows}
+    contract = settings.load_contract()
+    timed = _partitions(contract.tables.impressions, settings.home_path() / "lake", contract.partition.column)
+    return set(dates) - set(timed)
 
 
 def land_or_find(settings: GemSettings, dates: Sequence[str]) -> list[LandedPartition]:
@@ -43,7 +49,8 @@ def land_or_find(settings: GemSettings, dates: Sequence[str]) -> list[LandedPart
     found = _table_fingerprints(contract, settings.home_path() / "lake")
     if missing := sorted(set(dates) - set(found)):
         raise PartitionError(
-            f"Table {contract.tables.impressions.path} has no partition {', '.join(missing)}.",
+            f"Tables {contract.tables.impressions.path} and {contract.tables.engagements.path} have no partition "
+            f"{', '.join(missing)}.",
             remedy="Refresh the dates that have landed, or wait for these.",
         )
     return [
@@ -59,8 +66,8 @@ def _table_fingerprints(contract: DataContract, lake: Path) -> dict[str, str]:
     impressions = _partitions(contract.tables.impressions, lake, column)
     engagements = _partitions(contract.tables.engagements, lake, column)
     return {
-        date: hashlib.sha256(f"{state}-{engagements.get(date)}".encode()).hexdigest()[:16]
-        for date, state in impressions.items()
+        date: hashlib.sha256(f"{impressions.get(date)}-{engagements.get(date)}".encode()).hexdigest()[:16]
+        for date in sorted({*impressions, *engagements})
     }
 
 

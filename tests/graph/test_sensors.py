@@ -21,6 +21,9 @@ def bronze(monkeypatch):
     """Bronze partitions that a test may change."""
     found: dict[str, str] = {}
     monkeypatch.setattr("jobs.arrivals.bronze_fingerprints", lambda _: dict(sorted(found.items())))
+    monkeypatch.setattr(
+        "jobs.arrivals.days_without_impressions", lambda _, dates: {day for day in dates if "events only" in found[day]}
+    )
     return found
 
 
@@ -50,6 +53,25 @@ def test_a_day_that_landed_again_gets_its_features_only_under_a_new_key(bronze, 
     assert asked(second) == [("refresh_features", "2022-04-25", "2022-04-25")]
     assert second.run_requests[0].run_key == "refresh_features:2022-04-25:2022-04-25:b"
     assert json.loads(second.cursor) == {"2022-04-25": "b"}
+
+
+def test_a_day_without_impressions_gets_its_events_only_and_before_the_days_that_count_them(bronze, settings):
+    bronze.update({"2022-04-24": "events only", "2022-04-25": "a"})
+    assert asked(tick(settings)) == [
+        ("refresh_history", "2022-04-24", "2022-04-24"),
+        ("refresh", "2022-04-25", "2022-04-25"),
+    ]
+
+
+def test_a_day_whose_impressions_land_after_its_events_is_refreshed_then(bronze, settings):
+    bronze["2022-04-25"] = "events only"
+    first = tick(settings)
+    assert isinstance(tick(settings, first.cursor), dg.SkipReason)
+    bronze["2022-04-25"] = "events only, more of them"
+    second = tick(settings, first.cursor)
+    assert asked(second) == [("refresh_history", "2022-04-25", "2022-04-25")]
+    bronze["2022-04-25"] = "complete"
+    assert asked(tick(settings, second.cursor)) == [("refresh", "2022-04-25", "2022-04-25")]
 
 
 def test_the_same_content_has_the_same_key_when_the_cursor_is_lost(bronze, settings):

@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from gem_pipeline.errors import PartitionError
 from gem_pipeline.places import contract_path
-from resources.arrivals import bronze_fingerprints, land_or_find
+from resources.arrivals import bronze_fingerprints, days_without_impressions, land_or_find
 from resources.settings import GemSettings
 
 
@@ -50,6 +50,19 @@ def test_a_missing_day_is_refused_with_its_name(own_tables):
     assert [day.date for day in land_or_find(own_tables, ["2022-04-25"])] == ["2022-04-25"]
     with pytest.raises(PartitionError, match="no partition 2022-04-27"):
         land_or_find(own_tables, ["2022-04-25", "2022-04-27"])
+
+
+def test_a_day_of_events_alone_has_landed_as_history(own_tables, tmp_path):
+    append(tmp_path, "engagements", "2022-04-24")
+    found = bronze_fingerprints(own_tables)
+    assert list(found) == ["2022-04-24", "2022-04-25", "2022-04-26"]
+    assert days_without_impressions(own_tables, found) == {"2022-04-24"}
+    assert [day.date for day in land_or_find(own_tables, ["2022-04-24"])] == ["2022-04-24"]
+
+
+def test_the_history_day_of_a_log_has_no_impressions(tmp_path):
+    settings = GemSettings(home=str(tmp_path), data="generated:40")
+    assert days_without_impressions(settings, ["2022-04-24", "2022-04-30"]) == {"2022-04-24"}
 
 
 def test_a_log_is_watched_by_its_source(tmp_path):
