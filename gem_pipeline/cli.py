@@ -127,6 +127,7 @@ def _demo(options: argparse.Namespace) -> int:
     contract = load_contract(options.contract)
     open_source(contract, options.data, DEFAULT_DATA)  # refuses a missing folder before the slow imports
 
+    os.environ["GEM_CONTRACT"] = str(options.contract.absolute())  # the graph takes its partitions from it
     from jobs.demo import DemoOptions, run_demo
 
     run_demo(

@@ -77,3 +77,9 @@ class ConfigError(GemError):
     """A configuration value breaks a rule."""
 
     exit_code = 12
+
+
+class RunError(GemError):
+    """A run failed in a step that told what was wrong, for example in a trainer."""
+
+    exit_code = 13

@@ -18,7 +18,7 @@ import dagster as dg
 from assets.partitions import register_verticals
 from gem_pipeline.contracts.contract import load_contract
 from gem_pipeline.datasets.landing import available_dates, open_source
-from gem_pipeline.errors import PartitionError
+from gem_pipeline.errors import PartitionError, RunError
 from gem_pipeline.metrics.intervals import BootstrapConfig
 from gem_pipeline.places import DEFAULT_DATA
 from gem_pipeline.runs.evaluation import EvaluationReport, evaluate, scored_dates
@@ -70,7 +70,7 @@ def run_demo(options: DemoOptions) -> EvaluationReport:
 
     Raises:
         GemError: bad input, with a remedy.
-        dagster.Failure: a trainer failed.
+        RunError: a trainer failed; its own sentence.
     """
     started = time.perf_counter()
     contract = load_contract(options.contract)
@@ -84,7 +84,8 @@ def run_demo(options: DemoOptions) -> EvaluationReport:
     chosen = timed[-options.days :]
     if len(chosen) < 3:
         raise PartitionError(
-            f"The log has {len(timed)} day(s) with impressions; the demo needs 3: one to learn, one to warm up, one to judge.",
+            f"{len(chosen)} day(s) with impressions were chosen of {len(timed)}; the demo needs 3: one to learn, "
+            "one to warm up, one to judge.",
             remedy="Name a log with more days, or raise --days.",
         )
     name = source.name if source else contract.name
@@ -109,8 +110,15 @@ def _run_chain(settings: GemSettings, dates: list[str], timed: list[str], chosen
     with dg.DagsterInstance.get() as instance:
 
         def run(job: str, days: list[str], verticals: tuple[str, ...] = ()) -> None:
-            if days:
+            if not days:
+                return
+            try:
                 run_in_process(definitions, job, days, instance=instance, verticals=verticals, quiet=True)
+            except dg.Failure as failed:
+                raise RunError(
+                    failed.description or f"Job {job} failed.",
+                    remedy="What was finished is kept: the same command goes on from there.",
+                ) from failed
 
         def history() -> None:
             run("refresh_history", earlier)
