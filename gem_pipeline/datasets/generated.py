@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 
 from gem_pipeline.datasets.kuairand import HISTORY_DAY, HISTORY_END, HISTORY_STEP, _actions, _arrow
+from gem_pipeline.errors import DataSourceError
 
-NUM_USERS, NUM_ADS, NUM_TOPICS, NUM_ADVERTISERS = 1500, 400, 12, 120
-ROWS_A_DAY, HISTORY_EVENTS = 6000, 20
+NUM_ADS, NUM_TOPICS, NUM_ADVERTISERS = 400, 12, 120
+ROWS_A_DAY, ROWS_A_USER, HISTORY_EVENTS = 6000, 4, 20
 DAYS = tuple(str(day.date()) for day in pd.date_range("2022-04-30", "2022-05-07"))
 _SURFACES = np.array(["tab_1", "tab_0", "tab_4", "tab_2", "tab_6", "other"])
 _SHARES = np.array([0.55, 0.15, 0.12, 0.1, 0.05, 0.03])
@@ -26,12 +27,25 @@ _DEEPER = {"is_profile_enter": -3.0, "is_like": -2.8, "is_follow": -4.5, "is_com
 
 
 class GeneratedLog:
-    """Eight days, 1 500 users, 400 ads, 6 000 impressions a day; the same for every caller of a seed."""
+    """Eight days, 400 ads, a user for every four impressions of a day; the same for every caller of a seed.
+
+    Args:
+        seed: another seed makes another log.
+        rows_a_day: impressions of each day.
+
+    Raises:
+        DataSourceError: fewer than four impressions a day.
+    """
 
     name = "generated"
 
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
+    def __init__(self, seed: int = 0, rows_a_day: int = ROWS_A_DAY) -> None:
+        if rows_a_day < ROWS_A_USER:
+            raise DataSourceError(
+                f"A generated log of {rows_a_day} impressions a day was asked for.",
+                remedy=f"Ask for {ROWS_A_USER} or more.",
+            )
+        self.seed, self.rows_a_day, self.num_users = seed, rows_a_day, rows_a_day // ROWS_A_USER
 
     def _rng(self, *parts: object) -> np.random.Generator:
         digest = hashlib.sha256(repr((self.seed, *parts)).encode()).digest()
@@ -42,8 +56,8 @@ class GeneratedLog:
         rng = self._rng("world")
         topic_A = rng.integers(0, NUM_TOPICS, NUM_ADS)
         return {
-            "interest_UK": rng.normal(0, 1.1, (NUM_USERS, NUM_TOPICS)),
-            "mood_U": rng.normal(0, 0.6, NUM_USERS),
+            "interest_UK": rng.normal(0, 1.1, (self.num_users, NUM_TOPICS)),
+            "mood_U": rng.normal(0, 0.6, self.num_users),
             "quality_A": rng.normal(0, 0.7, NUM_ADS),
             "topic_A": topic_A,
             "advertiser_A": topic_A * (NUM_ADVERTISERS // NUM_TOPICS) + rng.integers(0, 10, NUM_ADS),
@@ -54,8 +68,8 @@ class GeneratedLog:
         return (HISTORY_DAY, *DAYS)
 
     def fingerprint(self, date: str) -> str:
-        """Seed and date decide the content."""
-        return hashlib.sha256(repr(("generated-1", self.seed, date)).encode()).hexdigest()[:16]
+        """Seed, size and date decide the content."""
+        return hashlib.sha256(repr(("generated-2", self.seed, self.rows_a_day, date)).encode()).hexdigest()[:16]
 
     def _outcomes(self, rng: np.random.Generator, user: np.ndarray, ad: np.ndarray, place: np.ndarray) -> pd.DataFrame:
         world = self._world
@@ -68,8 +82,8 @@ class GeneratedLog:
 
     def _rows(self, date: str) -> pd.DataFrame:
         rng = self._rng("day", date)
-        num = ROWS_A_DAY if date in DAYS else 0
-        user, ad = rng.integers(0, NUM_USERS, num), rng.integers(0, NUM_ADS, num)
+        num = self.rows_a_day if date in DAYS else 0
+        user, ad = rng.integers(0, self.num_users, num), rng.integers(0, NUM_ADS, num)
         place = rng.choice(len(_SURFACES), num, p=_SHARES)
         frame = self._outcomes(rng, user, ad, place)
         second = np.sort(rng.integers(0, 86_400_000, num))
@@ -86,10 +100,10 @@ class GeneratedLog:
         """One event an impression when its outcome was known; earlier rows on the history day."""
         if date == HISTORY_DAY:
             rng = self._rng("history")
-            user = np.repeat(np.arange(NUM_USERS), HISTORY_EVENTS)
+            user = np.repeat(np.arange(self.num_users), HISTORY_EVENTS)
             ad = rng.integers(0, NUM_ADS, len(user))
             frame = self._outcomes(rng, user, ad, np.zeros(len(user), dtype=int))
-            step = np.tile(np.arange(HISTORY_EVENTS, 0, -1), NUM_USERS)
+            step = np.tile(np.arange(HISTORY_EVENTS, 0, -1), self.num_users)
             known = HISTORY_END - pd.Series(step) * HISTORY_STEP
             kinds = {"long_view": "long_view", "like": "is_like"}
             ids, surface, source = [f"history:{u}:{s}" for u, s in zip(user, step, strict=True)], "other", "history"
@@ -111,13 +125,13 @@ class GeneratedLog:
         """Users with the attribute columns of the contract; activity follows the user's mood."""
         rng = self._rng("users")
         mood = self._world["mood_U"]
-        frame = pd.DataFrame({"user_id": np.arange(NUM_USERS)})
+        frame = pd.DataFrame({"user_id": np.arange(self.num_users)})
         frame["user_active_degree"] = np.where(mood > 0.3, "full_active", np.where(mood > -0.3, "middle", "low"))
         for column in ("follow_user_num", "fans_user_num", "friend_user_num", "register_days"):
-            frame[column] = rng.integers(0, 1000, NUM_USERS)
+            frame[column] = rng.integers(0, 1000, self.num_users)
             frame[column + "_range"] = (frame[column] // 250).astype(str)
-        frame["is_video_author"] = rng.integers(0, 2, NUM_USERS)
-        return _arrow(frame.assign(**{f"onehot_feat{i}": rng.integers(0, 5, NUM_USERS) for i in range(18)}))
+        frame["is_video_author"] = rng.integers(0, 2, self.num_users)
+        return _arrow(frame.assign(**{f"onehot_feat{i}": rng.integers(0, 5, self.num_users) for i in range(18)}))
 
     def ads(self) -> pa.Table:
         """Ads with topic tag, advertiser and duration."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from gem_pipeline.datasets.kuairand import KuaiRand
 from gem_pipeline.datasets.source import LogSource
 from gem_pipeline.errors import PartitionError
 
-GENERATED = "generated"  # value of GEM_DATA that asks for the generated log
+GENERATED = "generated"  # value of GEM_DATA that asks for the generated log; `generated:1500` sets its rows a day
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +46,7 @@ def open_source(contract: DataContract, data: str | None, default: Path) -> LogS
 
     Args:
         contract: decides between an adapter and the user's own tables.
-        data: folder the user named, `generated`, or None for the default folder.
+        data: folder the user named, `generated` or `generated:<rows a day>`, or None for the default folder.
         default: folder tried when the user named none; where it is missing the generated log is used.
 
     Returns:
@@ -58,6 +59,8 @@ def open_source(contract: DataContract, data: str | None, default: Path) -> LogS
         return None
     if data == GENERATED:
         return GeneratedLog()
+    if data is not None and re.fullmatch(rf"{GENERATED}:\d{{1,7}}", data):
+        return GeneratedLog(rows_a_day=int(data.partition(":")[2]))
     if data is not None:
         folder = Path(data)
         return KuaiRand(folder / "kuairand" if (folder / "kuairand").is_dir() else folder)

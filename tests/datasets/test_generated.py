@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pytest
 
 import gem_pipeline
 from gem_pipeline.contracts.contract import load_contract
 from gem_pipeline.datasets.generated import DAYS, GeneratedLog
 from gem_pipeline.datasets.kuairand import HISTORY_DAY
+from gem_pipeline.datasets.landing import open_source
+from gem_pipeline.errors import DataSourceError
 
 CONTRACT = load_contract(Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml")
 
@@ -38,3 +41,15 @@ def test_an_outcome_is_never_known_before_its_impression():
     known = log.engagements(DAYS[0])["event_ts"]
     assert pc.all(pc.greater_equal(known, shown)).as_py()
     assert pc.max(log.engagements(HISTORY_DAY)["event_ts"]).as_py() < pc.min(shown).as_py()
+
+
+def test_the_size_of_the_log_may_be_chosen_and_belongs_to_its_identity():
+    small = open_source(CONTRACT, "generated:40", Path())
+    assert small.impressions(DAYS[0]).num_rows == 40
+    assert small.users().num_rows == 10
+    assert small.fingerprint(DAYS[0]) != GeneratedLog().fingerprint(DAYS[0])
+
+
+def test_a_log_without_users_is_refused():
+    with pytest.raises(DataSourceError, match="3 impressions a day"):
+        GeneratedLog(rows_a_day=3)
