@@ -97,7 +97,7 @@ class DeltaLake:
         """Rows of some date partitions, a batch at a time, without Spark; nothing where there is no table."""
         if (delta := self.open(table)) is None or not dates:
             return
-        chosen = delta.to_pyarrow_dataset(partitions=[("date", "in", dates)])
+        chosen = delta.to_pyarrow_dataset(file_pruning_predicate=[("date", "in", dates)])
         yield from chosen.to_batches(columns=columns, batch_size=131_072)
 
     def fingerprints(self, table: str) -> dict[str, str]:

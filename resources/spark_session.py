@@ -60,8 +60,6 @@ def session_options(home: Path, master: str) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str((home / "spark" / "warehouse").resolve()),
@@ -111,6 +109,8 @@ def spark_session(home: Path, master: str = "local[*]") -> SparkSession:
             )
         return session
     check_java()
+    if _local_cores(master) is not None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is on the PATH
     builder = SparkSession.builder.appName("gem_pipeline").master(master)
     for name, value in session_options(home, master).items():
         builder = builder.config(name, value)

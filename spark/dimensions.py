@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract, DimensionTable, Feature
 from spark.expressions import column_type, hashed_id, utc_time
 
@@ -22,7 +23,8 @@ def feature_value(frame: DataFrame, feature: Feature, table: str) -> Column:
         return column.cast("string")
     if feature.kind == "multi_hot":
         parts = column.cast("array<string>") if isinstance(kind, T.ArrayType) else F.split(column.cast("string"), ",")
-        return F.filter(F.transform(parts, F.trim), lambda part: part != "")
+        trimmed = F.transform(parts, lambda part: F.trim(part))  # noqa: PLW0108 (trim itself would take the index too)
+        return F.filter(trimmed, lambda part: part != "")
     number = column.cast("float")
     return F.when(~F.isnan(number), number)
 
@@ -49,10 +51,11 @@ def event_attributes(ads: DataFrame, contract: DataContract) -> DataFrame:
 
 
 def ad_attributes(ads: DataFrame, contract: DataContract) -> DataFrame:
-    """`event_attributes` and every feature of origin `ads`."""
+    """`event_attributes` and every feature of origin `ads` that is not one of them."""
     columns = _keyed(ads, contract.tables.ads, "ads", "ad_id")
     columns |= {f"attribute__{a.name}": _attribute(ads, a.column) for a in contract.sequence.attributes}
-    columns |= {f.name: feature_value(ads, f, "ads") for f in contract.features if f.origin == "ads"}
+    own = [f for f in contract.features if f.origin == "ads" and not tables.is_event_attribute(contract, f)]
+    columns |= {f.name: feature_value(ads, f, "ads") for f in own}
     return ads.select(*(c.alias(name) for name, c in columns.items())).filter("ad_id IS NOT NULL")
 
 

@@ -58,6 +58,13 @@ def _label(objective: Objective) -> Column:
     return F.when(F.col("surface").isin(*objective.surfaces), label) if objective.surfaces else label
 
 
+def _shared_ids(contract: DataContract) -> dict[str, Column]:
+    """Features that events carry as well take the event attribute's 64-bit id, so that both share embeddings."""
+    attribute = {a.column: a.name for a in contract.sequence.attributes}
+    shared = [f for f in contract.features if tables.is_event_attribute(contract, f)]
+    return {f.name: F.col(f"attribute__{attribute[f.column]}") for f in shared}
+
+
 def examples(
     impressions: DataFrame,
     users: DataFrame,
@@ -98,6 +105,7 @@ def examples(
     derived = {
         "bucket": user_bucket(F.col("user_id"), contract),
         **{f.name: context[f.column] for f in contract.features if f.origin == "context"},
+        **_shared_ids(contract),
         **{tables.label_column(o.name): _label(o) for o in contract.objectives},
     }
     return rows.select(

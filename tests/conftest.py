@@ -1,11 +1,19 @@
-"""Shared by all tests: golden files."""
+"""Shared by all tests: golden files, and one Spark session for the whole run."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark_frames import Frames
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,3 +32,42 @@ def golden(request: pytest.FixtureRequest):
         assert path.read_text(encoding="utf-8") == text, f"{name} differs: review, then pytest --update-golden"
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def jars() -> Path:
+    """The folder of Delta jars: GEM_HOME_JARS, else the one that the installation filled."""
+    return Path(os.environ.get("GEM_HOME_JARS") or Path(__file__).parents[1] / ".gem" / "jars").absolute()
+
+
+@pytest.fixture(scope="session")
+def spark(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the test run."""
+    from resources.spark_session import spark_session
+
+    home = tmp_path_factory.mktemp("spark")
+    (home / "jars").symlink_to(jars)
+    session = spark_session(home, "local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def logs(spark: SparkSession) -> Frames:
+    """The frames of 2 000 random logs in one set of tables, so that few jobs judge many logs."""
+    from tests.oracles.event_log import log_contract, random_logs
+    from tests.spark_frames import NUM_LOGS, frames_of
+
+    return frames_of(spark, random_logs(NUM_LOGS, seed=7), log_contract())
+
+
+@pytest.fixture
+def frames(spark: SparkSession):
+    """Make frames of hand-written rows."""
+    from tests.oracles.event_log import log_contract
+    from tests.spark_frames import BRONZE, frames_of
+
+    def make(rows, contract=None) -> Frames:
+        return frames_of(spark, {table: rows.get(table, []) for table in BRONZE}, contract or log_contract())
+
+    return make

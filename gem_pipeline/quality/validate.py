@@ -18,8 +18,7 @@ from gem_pipeline.quality.suites import expectation_suite
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
-
-logger = logging.getLogger(__name__)
+    from great_expectations.data_context import EphemeralDataContext
 
 
 def great_expectations() -> ModuleType:
@@ -65,6 +64,18 @@ def validate(
     if docs is not None:
         _write_docs(result, docs)
     return tuple(_check(outcome.to_json_dict()) for outcome in result.results)
+
+
+@lru_cache(maxsize=1)
+def _context() -> EphemeralDataContext:
+    """One context a process: each one makes a folder of its own."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read once, when the package is imported
+    import great_expectations as gx  # noqa: PLC0415
+
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    return context
 
 
 def _check(outcome: dict[str, Any]) -> CheckResult:

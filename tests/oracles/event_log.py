@@ -1,0 +1,247 @@
+"""Random logs, and naive twins of the derivations: every rule as a Python condition, one row after the other."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from gem_pipeline.contracts.contract import DataContract
+
+Row = dict[str, Any]
+DATES = ("2024-03-01", "2024-03-02", "2024-03-04", "2024-03-05")  # one day without rows
+KINDS = ("view", "click", "like")
+SECOND = timedelta(seconds=1)
+
+
+def log_contract(**visibility: int) -> DataContract:
+    """Two surfaces, two sources, ads with validity, counters with every kind of key."""
+    rule = {"allowance_s": 5, "user_buckets": 3, "max_delay_days": 1, **visibility}
+    groups = [
+        {"name": "all", "keys": [], "source": "feed", "kinds": ["click", "like"]},
+        {"name": "place", "keys": ["surface"], "source": "feed", "kinds": ["click"]},
+        {"name": "user", "keys": ["user"], "source": "feed", "kinds": ["click", "like"]},
+        {"name": "all_old", "keys": [], "source": "import", "kinds": ["like"]},
+        {"name": "old", "keys": ["user"], "source": "import", "kinds": ["like"]},
+        {"name": "ad_place", "keys": ["ad", "surface"], "source": "feed", "kinds": []},
+        {"name": "owner", "keys": ["user", "owner"], "source": "feed", "kinds": ["click"]},
+    ]
+    return DataContract.model_validate(
+        {
+            "version": 1, "name": "random", "description": "random logs", "source": "tables",
+            "partition": {"column": "day", "min_impressions": 1, "first_day": "2024-03-01"},
+            "visibility": rule,
+            "tables": {
+                "impressions": {"path": "bronze/impressions", "key": "iid", "user": "uid", "ad": "aid",
+                                "surface": "place", "event_ts": "at", "ingest_ts": "got"},
+                "engagements": {"path": "bronze/engagements", "key": "eid", "user": "uid", "ad": "aid",
+                                "surface": "place", "source": "stream", "actions": "acts", "value": "secs",
+                                "event_ts": "at", "ingest_ts": "got"},
+                "users": {"path": "bronze/users", "key": "uid"},
+                "ads": {"path": "bronze/ads", "key": "aid", "valid_from": "since"},
+            },
+            "surfaces": ["s1", "s2"],
+            "objectives": [{"name": "click", "column": "clicked"},
+                           {"name": "buy", "column": "bought", "surfaces": ["s1"]}],
+            "embedding_tables": [{"name": "t", "rows": 64}],
+            "features": [
+                {"name": "owner", "origin": "ads", "column": "owner_id", "kind": "categorical", "table": "t"},
+                {"name": "tags", "origin": "ads", "column": "tags", "kind": "multi_hot", "table": "t"},
+                {"name": "age", "origin": "users", "column": "age", "kind": "dense"},
+                {"name": "slot", "origin": "impressions", "column": "slot", "kind": "bucketed", "table": "t",
+                 "boundaries": [1, 2]},
+                {"name": "hour", "origin": "context", "column": "hour_of_day", "kind": "categorical", "table": "t"},
+                {"name": "weekday", "origin": "context", "column": "day_of_week", "kind": "categorical", "table": "t"},
+            ],
+            "sequence": {"sources": ["feed", "import"], "kinds": list(KINDS), "ad_table": "t",
+                         "attributes": [{"name": "owner", "column": "owner_id", "table": "t"}]},
+            "counters": {"window_days": 3, "groups": groups},
+        }
+    )  # fmt: skip
+
+
+def _start(day: str) -> datetime:
+    return datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
+def random_logs(num_logs: int, seed: int) -> dict[str, list[Row]]:
+    """Independent logs of few users and ads each, in one set of tables; the first part of an id names its log.
+
+    Times are whole seconds within a few seconds around the opening of each day, so that ties, late events
+    and events of a neighbouring day are the rule. About a tenth of the rows are faulty or repeated.
+    """
+    rng = random.Random(seed)
+    tables: dict[str, list[Row]] = {"impressions": [], "engagements": [], "users": [], "ads": []}
+    for log in range(num_logs):
+        users, ads = [log * 10 + i for i in range(2)], [log * 10 + i for i in range(2)]
+        tables["users"] += [{"uid": user, "age": rng.choice([None, 1.5, 40.0])} for user in users[: rng.randint(1, 2)]]
+        for ad in ads:
+            for day in rng.sample(DATES, rng.randint(0, 2)):
+                owner, tags = rng.choice([None, log, log + 1]), rng.choice([None, "a", "a, b", ""])
+                since = _start(day) + rng.randint(-5, 5) * SECOND
+                tables["ads"].append({"aid": ad, "owner_id": owner, "tags": tags, "since": since})
+        for day in DATES:
+            _add_facts(tables, rng, log, day, users, ads)
+    return tables
+
+
+def _add_facts(
+    tables: dict[str, list[Row]], rng: random.Random, log: int, day: str, users: list[int], ads: list[int]
+) -> None:
+    for i in range(rng.randint(0, 3)):
+        at = _start(day) + rng.randint(0, 6) * SECOND
+        row = {"iid": f"{log}-{day}-{i}", "uid": rng.choice(users), "aid": rng.choice(ads), "at": at, "day": day,
+               "got": at, "place": rng.choice(["s1", "s2", "s2", "s1", "s9"]), "clicked": rng.randint(0, 1),
+               "bought": rng.choice([0, 0, 1, None]), "slot": rng.choice([None, 1.0, 2.0])}  # fmt: skip
+        fault = rng.random()
+        if fault < 0.04:
+            row[rng.choice(["iid", "uid", "aid", "at"])] = None
+        elif fault < 0.06:
+            row["clicked"] = 7
+        tables["impressions"].append(row)
+        if rng.random() < 0.1:
+            tables["impressions"].append({**row, "got": row["got"] + SECOND, "slot": 9.0})
+    for i in range(rng.randint(0, 4)):
+        at = _start(day) + rng.randint(-3, 90_000 if rng.random() < 0.3 else 8) * SECOND
+        row = {"eid": f"{log}-{day}-{i}", "uid": rng.choice(users), "aid": rng.choice(ads), "at": at, "day": day,
+               "got": at + rng.choice([0, 0, 0, 5, 6, 90_000, 180_000]) * SECOND, "place": rng.choice(["s1", "s2"]),
+               "stream": rng.choice(["feed", "feed", "import"]), "secs": rng.choice([None, 0.5]),
+               "acts": rng.sample(KINDS, rng.randint(0, 3))}  # fmt: skip
+        if rng.random() < 0.1:
+            column, value = rng.choice(
+                [("eid", None), ("uid", None), ("aid", None), ("at", None), ("got", None), ("acts", None),
+                 ("acts", ["view", "dance"]), ("place", "s9"), ("place", None), ("stream", "radio")]
+            )  # fmt: skip
+            row[column] = value
+        tables["engagements"].append(row)
+        if rng.random() < 0.1 and row["got"] is not None:
+            tables["engagements"].append({**row, "got": row["got"] + SECOND, "acts": ["view"]})
+        if rng.random() < 0.05:
+            tables["engagements"].append(dict(row))
+
+
+def _first_by_arrival(rows: list[Row], key: str) -> list[Row]:
+    kept: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        name = (row["day"], row[key])
+        if name not in kept or row["got"] < kept[name]["got"]:
+            kept[name] = row
+    return list(kept.values())
+
+
+def _ad_as_of(tables: dict[str, list[Row]], ad: int, at: datetime) -> Row:
+    versions = [row for row in tables["ads"] if row["aid"] == ad and row["since"] <= at]
+    return max(versions, key=lambda row: row["since"], default={"owner_id": None, "tags": None})
+
+
+def _by_ad(tables: dict[str, list[Row]]) -> dict[int, dict[str, list[Row]]]:
+    grouped: dict[int, dict[str, list[Row]]] = defaultdict(lambda: {"ads": []})
+    for row in tables["ads"]:
+        grouped[row["aid"]]["ads"].append(row)
+    return grouped
+
+
+def event_fault(row: Row) -> bool:
+    """Whether an engagement is quarantined."""
+    null = any(row[c] is None for c in ("eid", "uid", "aid", "at", "got", "acts"))
+    return (
+        null
+        or row["place"] not in ("s1", "s2")
+        or row["stream"] not in ("feed", "import")
+        or not set(row["acts"]) <= set(KINDS)
+    )
+
+
+def impression_fault(row: Row) -> bool:
+    """Whether an impression is quarantined."""
+    null = any(row[c] is None for c in ("iid", "uid", "aid", "at", "got"))
+    return null or row["place"] not in ("s1", "s2") or row["clicked"] not in (0, 1) or row["bought"] not in (0, 1, None)
+
+
+def events_of(tables: dict[str, list[Row]]) -> list[Row]:
+    """Rows of `user_events` under readable names, unordered."""
+    ads = _by_ad(tables)
+    return [
+        {"date": row["day"], "id": row["eid"], "user": row["uid"], "ad": row["aid"], "at": row["at"], "got": row["got"],
+         "surface": row["place"], "source": row["stream"], "kinds": frozenset(row["acts"]), "value": row["secs"],
+         "owner": _ad_as_of(ads[row["aid"]], row["aid"], row["at"])["owner_id"]}
+        for row in _first_by_arrival([row for row in tables["engagements"] if not event_fault(row)], "eid")
+    ]  # fmt: skip
+
+
+def sees(impression_at: datetime, event: Row, allowance_s: int) -> bool:
+    """The contract's rule as it is written."""
+    return event["at"] < impression_at and event["got"] <= impression_at + allowance_s * SECOND
+
+
+def opens(tables: dict[str, list[Row]]) -> dict[str, datetime]:
+    """First valid impression of each date."""
+    found: dict[str, datetime] = {}
+    for row in tables["impressions"]:
+        if not impression_fault(row):
+            found[row["day"]] = min(found.get(row["day"], row["at"]), row["at"])
+    return found
+
+
+def counted_on(event: Row, opened: dict[str, datetime], contract: DataContract) -> str | None:
+    """The first date after the event's partition at whose opening it was visible, unless it came too late."""
+    days = sorted(opened)
+    for position, day in enumerate(days):
+        if event["date"] >= day or not sees(opened[day], event, contract.visibility.allowance_s):
+            continue
+        if position == 0:
+            return day
+        oldest = date.fromisoformat(days[position - 1]) - timedelta(days=contract.visibility.max_delay_days)
+        return day if date.fromisoformat(event["date"]) >= oldest else None
+    return None
+
+
+def _key(counter_keys: tuple[str, ...], row: Row) -> str | None:
+    values = [row[key] for key in counter_keys]
+    return None if None in values else "|".join(str(value) for value in values)
+
+
+def increments_of(tables: dict[str, list[Row]], contract: DataContract) -> dict[tuple[str, str, str], list[int]]:
+    """(date, counter, key) -> events and then one number a kind."""
+    opened = opens(tables)
+    found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0] * (1 + len(KINDS)))
+    for event in events_of(tables):
+        day = counted_on(event, opened, contract)
+        for counter in contract.counters.groups:
+            key = _key(counter.keys, event)
+            if day is None or key is None or event["source"] != counter.source:
+                continue
+            numbers = found[day, counter.name, key]
+            numbers[0] += 1
+            for position, kind in enumerate(KINDS):
+                numbers[1 + position] += kind in event["kinds"] and kind in counter.kinds
+    return dict(found)
+
+
+def examples_of(tables: dict[str, list[Row]], contract: DataContract) -> list[Row]:
+    """Rows of `examples`, with counters as nested numbers, unordered."""
+    increments, ads = increments_of(tables, contract), _by_ad(tables)
+    users = {row["uid"]: row["age"] for row in tables["users"]}
+    examples = []
+    for row in _first_by_arrival([row for row in tables["impressions"] if not impression_fault(row)], "iid"):
+        ad = _ad_as_of(ads[row["aid"]], row["aid"], row["at"])
+        keys = {"user": row["uid"], "ad": row["aid"], "surface": row["place"], "owner": ad["owner_id"]}
+        oldest = date.fromisoformat(row["day"]) - timedelta(days=contract.counters.window_days)
+        window = [day for day in DATES if oldest < date.fromisoformat(day) <= date.fromisoformat(row["day"])]
+        counts = {
+            counter.name: [
+                sum(increments.get((day, counter.name, key), [0] * 4)[i] for day in window)
+                for i in (0, *(1 + KINDS.index(kind) for kind in counter.kinds))
+            ] if (key := _key(counter.keys, keys)) is not None else [0] * (1 + len(counter.kinds))
+            for counter in contract.counters.groups
+        }  # fmt: skip
+        tags = None if ad["tags"] is None else [part.strip() for part in ad["tags"].split(",") if part.strip()]
+        examples.append(
+            {"date": row["day"], "id": row["iid"], "user": row["uid"], "ad": row["aid"], "surface": row["place"],
+             "at": row["at"], "owner": ad["owner_id"], "tags": tags,
+             "age": users.get(row["uid"]), "slot": row["slot"], "hour": str(row["at"].hour),
+             "weekday": str(row["at"].isoweekday() % 7 + 1), "click": row["clicked"],
+             "buy": row["bought"] if row["place"] == "s1" else None, "counts": counts}
+        )  # fmt: skip
+    return examples

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gem_pipeline.errors import GateError, PartitionError, SchemaError
+from gem_pipeline.quality.gate import read_gate, verify_gate
+from tests.oracles.event_log import DATES, SECOND, _start, events_of, examples_of
+from tests.resources.silver_lake import replace_day, silver_lake
+
+pytestmark = pytest.mark.spark
+TABLES = ("user_events", "counter_increments", "examples")
+
+
+@pytest.fixture(scope="module")
+def derived(spark, tmp_path_factory):
+    """A lake that was derived for all dates at once; tests that change it derive into their own."""
+    made = silver_lake(tmp_path_factory.mktemp("derived"), spark)
+    made.published = made.derive()
+    return made
+
+
+def facts(made, table, day):
+    return [row for row in made.rows[table] if row["day"] == day]
+
+
+def test_every_date_is_published_with_its_gate(derived):
+    assert set(derived.published) == {(table, date) for table in TABLES for date in DATES}
+    for (table, date), partition in derived.published.items():
+        marker = verify_gate(derived.home, derived.home / "lake", table, date, derived.contract)
+        assert marker.content_hash == partition.fingerprint
+        assert not partition.unchanged
+    assert derived.content("user_events").num_rows == len(events_of(derived.rows))
+    assert derived.content("examples").num_rows == len(examples_of(derived.rows, derived.contract))
+    assert {check.name for check in derived.published["examples", DATES[0]].checks} >= {
+        "zero_leaked_events",
+        "no_nulls",
+    }
+
+
+def test_rows_that_were_left_out_are_in_the_quarantine_with_their_reason(derived):
+    kept = derived.derivation.lake.read(derived.spark, "quarantine/user_events").groupBy("date").count().collect()
+    counted = {d: sum(p.quarantined.values()) for (t, d), p in derived.published.items() if t == "user_events"}
+    assert {row["date"]: row["count"] for row in kept} == {date: count for date, count in counted.items() if count}
+
+
+def test_a_second_run_starts_no_spark_and_writes_nothing(derived):
+    starts, versions = derived.starts, [derived.derivation.lake.version(table) for table in TABLES]
+    again = derived.derive()
+    assert all(partition.unchanged for partition in again.values())
+    assert (derived.starts, [derived.derivation.lake.version(table) for table in TABLES]) == (starts, versions)
+
+
+def test_only_what_depends_on_a_changed_day_is_derived_again(derived, tmp_path):
+    made = derived.copy(tmp_path)
+    version, rows = made.derivation.lake.version("user_events"), facts(made, "engagements", DATES[2])
+    replace_day(tmp_path, "engagements", DATES[2], rows[::-1])
+    same = made.derive()  # landed again, with the same rows in other files
+    assert [key for key, partition in same.items() if not partition.unchanged] == [("user_events", DATES[2])]
+    assert made.derivation.lake.version("user_events") == version
+    at = _start(DATES[2]) + SECOND
+    extra = {**rows[0], "eid": "new", "uid": 1, "aid": 1, "at": at, "got": at, "place": "s1", "stream": "feed"}
+    replace_day(tmp_path, "engagements", DATES[2], [*rows, extra | {"acts": ["click"]}])
+    after = made.derive()
+    assert {key for key, partition in after.items() if not partition.unchanged} == {
+        ("user_events", DATES[2]), ("counter_increments", DATES[3]), ("examples", DATES[3]),
+    }  # fmt: skip
+
+
+def test_a_date_that_fails_is_not_published_and_the_others_are(derived, tmp_path):
+    made = derived.copy(tmp_path)
+    before = made.derivation.lake.fingerprints("user_events")
+    bad = [row | {"place": "nowhere"} for row in facts(made, "engagements", DATES[1])]
+    replace_day(tmp_path, "engagements", DATES[1], bad)
+    with pytest.raises(GateError, match=f"not published for {DATES[1]}: .*rows_of_the_date"):
+        made.derivation.user_events(DATES)
+    assert made.derivation.lake.fingerprints("user_events") == before
+    assert sum(read_gate(tmp_path, "user_events", DATES[1]).quarantined.values()) == len(bad)
+    with pytest.raises(GateError, match=f"user_events, date {DATES[1]}, failed its quality gate"):
+        made.derivation.counter_increments(DATES[2:3])
+
+
+def test_a_missing_column_is_named_before_anything_is_computed(spark, tmp_path):
+    made = silver_lake(tmp_path, spark, num_logs=5)
+    document = made.contract.model_dump(mode="json")
+    document["tables"]["engagements"]["value"] = "watched"
+    made.contract = type(made.contract).model_validate(document)
+    with pytest.raises(SchemaError, match="Table engagements lacks column watched"):
+        made.derivation.user_events(DATES[:1])
+    assert made.derivation.lake.fingerprints("user_events") == {}
+
+
+def test_a_run_that_dies_between_commit_and_gate_is_completed_by_the_next(spark, tmp_path, monkeypatch):
+    made = silver_lake(tmp_path, spark, num_logs=5)
+    with monkeypatch.context() as patch:
+        patch.setattr("resources.derivation.write_gate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            made.derivation.user_events(DATES)
+    with pytest.raises(GateError):
+        verify_gate(tmp_path, tmp_path / "lake", "user_events", DATES[0], made.contract)
+    made.derivation.user_events(DATES)
+    verify_gate(tmp_path, tmp_path / "lake", "user_events", DATES[0], made.contract)
+
+
+KILLED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from resources.lake import DeltaLake
+from resources.spark_session import spark_session
+from tests.oracles.event_log import DATES
+from tests.resources.silver_lake import silver_lake
+
+home = Path(sys.argv[1])
+made = silver_lake(home, None)
+made.provider = lambda: spark_session(home, "local[2]")
+publish = DeltaLake.publish
+
+def watched(self, staged, *rest):
+    def strike():
+        while not any(Path(self.path("user_events")).rglob("*.parquet")):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if staged.schema.name == "user_events":
+        threading.Thread(target=strike).start()
+    return publish(self, staged, *rest)
+
+DeltaLake.publish = watched
+made.derivation.user_events(DATES)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_and_the_next_ones_in_two_parts_give_the_tables_of_one_run(derived, spark, tmp_path, jars):
+    home, script, root = tmp_path / "home", tmp_path / "killed.py", Path(__file__).parents[2]
+    home.mkdir()
+    (home / "jars").symlink_to(jars)
+    script.write_text(KILLED)
+    result = subprocess.run(
+        [sys.executable, str(script), str(home)], cwd=root, env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert result.returncode == -signal.SIGKILL, result.stderr[-2000:]
+    made = silver_lake(home, spark)
+    assert any((home / "lake/user_events").rglob("*.parquet"))
+    assert read_gate(home, "user_events", DATES[0]) is None
+    assert made.content("user_events").num_rows in (0, derived.content("user_events").num_rows)
+    published = made.derive(DATES[:2]) | made.derive(DATES[2:])
+    assert {k: p.fingerprint for k, p in published.items()} == {k: p.fingerprint for k, p in derived.published.items()}
+    for table in TABLES:
+        assert made.content(table).equals(derived.content(table))
+
+
+def test_an_impression_below_the_opening_of_the_day_before_is_refused(derived, tmp_path):
+    made = derived.copy(tmp_path)
+    early = [row | {"at": row["at"] - 200_000 * SECOND} for row in facts(made, "impressions", DATES[1]) if row["at"]]
+    replace_day(tmp_path, "impressions", DATES[1], early)
+    with pytest.raises(PartitionError, match="does not begin after"):
+        made.derivation.counter_increments(DATES)
