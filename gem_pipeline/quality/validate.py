@@ -6,9 +6,10 @@ import importlib
 import logging
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame
 
@@ -53,14 +54,11 @@ def validate(
     Returns:
         One result a rule, in suite order. A rule whose metric raised has not passed.
     """
-    gx = great_expectations()
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    source = context.data_sources.add_spark(name="staged", persist=False)  # True leaks a cached frame a run
+    source = _context().data_sources.add_or_update_spark(name="staged", persist=False)  # True leaks a frame a run
     batch_definition = source.add_dataframe_asset(name=table).add_batch_definition_whole_dataframe("whole")
     batch = batch_definition.get_batch(batch_parameters={"dataframe": rows})
-    result = batch.validate(expectation_suite(contract, table), result_format="SUMMARY")
+    judged = batch.validate(expectation_suite(contract, table), result_format="SUMMARY")
+    result = cast("ExpectationSuiteValidationResult", judged)
     if docs is not None:
         _write_docs(result, docs)
     return tuple(_check(outcome.to_json_dict()) for outcome in result.results)
@@ -69,12 +67,12 @@ def validate(
 @lru_cache(maxsize=1)
 def _context() -> EphemeralDataContext:
     """One context a process: each one makes a folder of its own."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read once, when the package is imported
-    import great_expectations as gx  # noqa: PLC0415
+    gx = great_expectations()
+    from great_expectations.data_context.types.base import ProgressBarsConfig
 
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     return context
 
 
@@ -110,5 +108,5 @@ def _write_docs(result: ExpectationSuiteValidationResult, path: Path) -> None:
     html = DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result))
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(str(html), encoding="utf-8")
+    draft.write_text(html, encoding="utf-8")
     draft.replace(path)
