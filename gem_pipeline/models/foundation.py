@@ -17,6 +17,7 @@ from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings
+from gem_pipeline.models.first_order import FirstOrderTerms, HistoryStatistics
 from gem_pipeline.models.heads import DomainGate, DomainHeads
 from gem_pipeline.models.interformer import InterFormer, InterFormerConfig
 from gem_pipeline.models.sequence import EventEncoder
@@ -44,6 +45,7 @@ class FoundationConfig:
         dense_hidden: hidden widths of the MLP from all dense inputs to one token.
         trunk_hidden: hidden widths of the MLP from the last summaries to the representation.
         representation_dim: width R of the representation.
+        first_order_history: newest events in the first-order terms.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -66,6 +68,7 @@ class FoundationConfig:
     trunk_hidden: tuple[int, ...] = (64,)
     representation_dim: int = 32
     domain_dim: int = 8
+    first_order_history: int = 20
     embedding_std: float = 0.05
     dropout: float = 0.0
 
@@ -130,10 +133,13 @@ class FoundationModel(nn.Module):
         trunk = config.trunk()
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
-        self.dense = mlp([len(layout.dense), *config.dense_hidden, config.dim])
+        self.statistics = HistoryStatistics()
+        num_numbers = len(layout.dense) + len(layout.event_dense) + 1
+        self.first_order = FirstOrderTerms(layout, num_numbers, config.first_order_history)
+        self.dense = mlp([num_numbers, *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
         self.interformer = InterFormer(len(layout.tokens) + 1, trunk)
-        width = (trunk.num_summary + trunk.num_sequence_summary) * config.dim + len(layout.dense)
+        width = (trunk.num_summary + trunk.num_sequence_summary) * config.dim + num_numbers
         self.trunk = mlp([width, *config.trunk_hidden, config.representation_dim], dropout=config.dropout)
         self.gate = DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
         self.heads = DomainHeads(len(layout.surfaces), len(layout.objectives), config.representation_dim)
@@ -141,14 +147,16 @@ class FoundationModel(nn.Module):
     def forward(self, batch: Batch) -> ModelOutput:
         """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R]."""
         embedded = self.embeddings(batch.ids)
-        dense_BF = self.normalize(batch.dense_BF)
-        x_BND = torch.cat([self.dense(dense_BF)[:, None, :], embedded.token_BND], dim=1)
+        statistics_BF = self.statistics(batch.event_dense_TE, embedded.offsets_B1)
+        number_BF = torch.cat([self.normalize(batch.dense_BF), statistics_BF], dim=1)
+        x_BND = torch.cat([self.dense(number_BF)[:, None, :], embedded.token_BND], dim=1)
         event_TD = self.events(embedded.event_TD, batch.event_dense_TE)
         summary_BMD = self.interformer(x_BND, event_TD, embedded.offsets_B1)
         # A token of D numbers is too narrow for the counters: the trunk sees them directly as well (ours).
-        hidden_BR = torch.relu(self.trunk(torch.cat([summary_BMD.flatten(1), dense_BF], dim=1)))
+        hidden_BR = torch.relu(self.trunk(torch.cat([summary_BMD.flatten(1), number_BF], dim=1)))
         representation_BR = self.gate(hidden_BR, batch.surface_B)
-        return ModelOutput(logit_BK=self.heads(representation_BR, batch.surface_B), representation_BD=representation_BR)
+        logit_BK = self.heads(representation_BR, batch.surface_B) + self.first_order(batch, number_BF)
+        return ModelOutput(logit_BK=logit_BK, representation_BD=representation_BR)
 
     def init_bias(self, base_rate: Tensor) -> None:
         """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent."""

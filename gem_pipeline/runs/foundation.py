@@ -101,7 +101,7 @@ def _store(
         GEM,
         plan.date,
         model_id,
-        weights=model.state_dict(),
+        weights=optimizer.served_weights(),
         optimizer=optimizer.state(),
         config=model_config("foundation", context, model.layout.to_dict(), model.config.to_dict(), parent),
         report={"metrics": metrics, "losses": curve.losses},

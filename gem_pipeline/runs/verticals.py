@@ -174,7 +174,7 @@ def _train(
         name,
         plan.date,
         digest(name, fingerprint),
-        weights=model.state_dict(),
+        weights=optimizer.served_weights(),
         optimizer=optimizer.state(),
         config=model_config("vertical", context, model.layout.to_dict(), model.config.to_dict(), parent)
         | {"surface": cell.surface, "objective": model.layout.objectives[cell.objective], "arm": arm},

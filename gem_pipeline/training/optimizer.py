@@ -9,7 +9,7 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 
 from gem_pipeline.training.settings import TrainConfig
 
-_EMBEDDING, _DENSE = "embedding", "dense"
+_EMBEDDING, _DENSE, _NEWEST = "embedding", "dense", "newest"
 
 
 def split_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[str, nn.Parameter]]:
@@ -31,6 +31,8 @@ class ModelOptimizer:
         self.config = config
         self.steps = 0
         self._day_steps, self._day_total = 0, 1
+        self._model = model
+        self._average: dict[str, Tensor] = {n: p.detach().clone() for n, p in model.named_parameters()}
         embedding, dense = split_parameters(model)
         self._named = {_EMBEDDING: embedding, _DENSE: dense}
         decayed = [p for p in dense.values() if p.dim() >= 2]
@@ -65,11 +67,26 @@ class ModelOptimizer:
             for group in self._optimizers[name].param_groups:
                 group["lr"] = rate * factor
             self._optimizers[name].step()
+        self._update_average()
         return float(norm)
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        if self.config.averaging_horizon:
+            share = 1.0 / min(1.0 + self.steps / 10, self.config.averaging_horizon)
+            newest = [parameter.detach() for parameter in self._model.parameters()]
+            torch._foreach_lerp_(list(self._average.values()), newest, share)  # noqa: SLF001 (public in C++ only)
+
+    def served_weights(self) -> dict[str, Tensor]:
+        """The state dictionary to store and serve: averaged weights where averaging is on, buffers as they are."""
+        weights = self._model.state_dict()
+        return weights | self._average if self.config.averaging_horizon else weights
 
     def state(self) -> dict[str, Tensor]:
         """All optimiser state by parameter name; scalars as tensors."""
         flat = {"steps": torch.tensor([self.steps], dtype=torch.int64)}
+        if self.config.averaging_horizon:
+            flat |= {f"{_NEWEST}/{name}": p.detach().clone() for name, p in self._model.named_parameters()}
         for kind, optimizer in self._optimizers.items():
             for name, parameter in self._named[kind].items():
                 for key, value in optimizer.state.get(parameter, {}).items():
@@ -77,12 +94,20 @@ class ModelOptimizer:
         return flat
 
     def load_state(self, flat: dict[str, Tensor]) -> None:
-        """Restore `state()`; the next step continues bit by bit where the stored one ended."""
+        """Restore `state()` on a model that holds the served weights; training continues bit by bit.
+
+        The newest weights are put back into the model, the served ones become the running average.
+        """
         self.steps = int(flat["steps"][0])
+        self._average = {name: p.detach().clone() for name, p in self._model.named_parameters()}
         parameter = {(kind, name): p for kind, named in self._named.items() for name, p in named.items()}
         for path, value in flat.items():
             if path == "steps":
                 continue
             kind, rest = path.split("/", 1)
+            if kind == _NEWEST:
+                with torch.no_grad():
+                    self._model.get_parameter(rest).copy_(value)
+                continue
             name, key = rest.rsplit("/", 1)
             self._optimizers[kind].state[parameter[kind, name]][key] = value.clone()
