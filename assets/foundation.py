@@ -37,5 +37,6 @@ def foundation_day(
     """Score, then train, in date order."""
     reports = launcher.train(context, settings.plans(context.partition_keys, TASKS))
     yield model_results(context, "foundation_model", reports, GEM)
-    yield score_result(context, "teacher_outputs", reports)  # after what it depends on, if only of the day before
+    # After what it depends on, if only of the day before.
+    yield score_result(context, "teacher_outputs", settings, reports)
     yield model_results(context, "logistic_regression", reports, LOGISTIC)

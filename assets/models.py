@@ -4,21 +4,35 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from assets.reports import data_version_of, materialized
-from gem_pipeline.training.plan import vertical_model
+from gem_pipeline.contracts import tables
+from gem_pipeline.training.plan import GEM, vertical_model
 from resources.launcher import Report
 from resources.plots import bars
+from resources.settings import GemSettings
+
+PLOTTED = (
+    ("loss_", "loss over the first and the last tenth of the day", "log loss"),
+    ("c_", "inverse penalty, chosen by cross-validation", "C"),
+)
 
 
-def score_result(context: dg.AssetExecutionContext, key: str, reports: Mapping[str, Report]) -> dg.MaterializeResult:
+def score_result(
+    context: dg.AssetExecutionContext, key: str, settings: GemSettings, reports: Mapping[str, Report]
+) -> dg.MaterializeResult:
     """The teacher's outputs of each date; the first date of a chain has no teacher."""
     told = {date: report["teacher_outputs"] for date, report in reports.items()}
-    numbers = {
+    numbers: dict[str, dict[str, Any]] = {
         date: {"dagster/row_count": outputs.get("rows", 0), "teacher_model_id": outputs.get("model_id", "none"),
                "seconds": round(reports[date]["seconds"].get("score", 0.0), 2)}
         for date, outputs in told.items()
     }  # fmt: skip
+    for date, outputs in told.items():
+        if outputs and (rates := teacher_rates(settings, date)):
+            numbers[date]["plot"] = bars(rates, title=f"mean probability on {date}", unit="probability")
     return materialized(context, key, {date: data_version_of(date, outputs) for date, outputs in told.items()}, numbers)
 
 
@@ -65,9 +79,29 @@ def model_numbers(models: list[dict[str, Any]]) -> dict[str, Any]:
         numbers[f"{prefix}unchanged"] = model["unchanged"]
         numbers[f"{prefix}mlflow_run"] = model["mlflow_run_id"] or "none"
         numbers[f"{prefix}registered_version"] = model["registered_version"] or 0
-    entropy = {
-        metric: value for model in models for metric, value in model["metrics"].items() if "ne" in metric.split("/")
-    }
-    if entropy:
-        numbers["plot"] = bars(entropy, title="normalized entropy (1: the base rate)", unit="NE", line=1.0)
-    return numbers
+    return numbers | learning_plot(models)
+
+
+def learning_plot(models: list[dict[str, Any]]) -> dict[str, Any]:
+    """Bars of the first kind of metric that the models have: losses, else the penalties that were chosen."""
+    for word, title, unit in PLOTTED:
+        values = {
+            metric if len(models) == 1 else f"{model['name']} {metric}": value
+            for model in models
+            for metric, value in model["metrics"].items()
+            if metric.startswith(word)
+        }
+        if values:
+            return {"plot": bars(values, title=title, unit=unit)}
+    return {}
+
+
+def teacher_rates(settings: GemSettings, date: str) -> dict[str, float]:
+    """Mean of the teacher's probabilities of a day by objective."""
+    schema = tables.teacher_outputs(settings.load_contract())
+    if not DeltaTable.is_deltatable(settings.table_uri(schema.name)):
+        return {}
+    columns = [name for name in schema.column_names if name.startswith("prob__")]
+    chosen = [("date", "=", date), ("teacher", "=", GEM)]
+    rows = DeltaTable(settings.table_uri(schema.name)).to_pyarrow_table(filters=chosen, columns=columns)
+    return {name.removeprefix("prob__"): pc.mean(rows[name]).as_py() for name in columns} if rows.num_rows else {}

@@ -47,7 +47,15 @@ refresh_evaluation = dg.define_asset_job(
     "refresh_evaluation", selection=dg.AssetSelection.assets("evaluation"), description="Evaluation of some days."
 )
 
-JOBS = (refresh, refresh_history, refresh_counters, refresh_features, refresh_models, refresh_verticals, refresh_evaluation)
+JOBS = (
+    refresh,
+    refresh_history,
+    refresh_counters,
+    refresh_features,
+    refresh_models,
+    refresh_verticals,
+    refresh_evaluation,
+)
 
 
 # Off until it is switched on in the UI: the sensor `new_bronze_partition` does the same as soon as data lands.

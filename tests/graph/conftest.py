@@ -62,7 +62,7 @@ with open_dagster_pipes() as pipes:
         names = ["gem", "logistic_regression"] if "foundation" in plan["tasks"] else [
             f"vertical-{key}-{arm}" for key in plan["verticals"] for arm in ("alone", "kd")]
         models = [{"name": name, "date": plan["date"], "model_id": f"{name}-{plan['previous_date']}-{plan['date']}",
-                   "metrics": {"ne/tab_1": 0.9}, "seconds": 1.0, "mlflow_run_id": "r", "registered_version": 1,
+                   "metrics": {"loss_last": 0.9}, "seconds": 1.0, "mlflow_run_id": "r", "registered_version": 1,
                    "unchanged": False} for name in names]
         teacher = {"rows": 3, "model_id": "gem-before"} if plan["previous_date"] else {}
         pipes.report_custom_message({"date": plan["date"], "models": models, "teacher_outputs": teacher,
