@@ -81,10 +81,11 @@ def _outcome(table: str, judged: Sequence["Judged"]) -> Iterator[dg.AssetCheckRe
 
 
 def _numbers(partition: "PublishedPartition") -> dict[str, Any]:
-    plot = (
-        {"plot": bars(partition.stats, title=f"{partition.table} {partition.date}", unit="")} if partition.stats else {}
-    )
-    return plot | {
+    rates = {name.removeprefix("rate__"): value for name, value in partition.stats.items() if name.startswith("rate__")}
+    counts = {name: value for name, value in partition.stats.items() if not name.startswith("rate__")}
+    shown, unit = (rates, "rate") if rates else ({"rows": partition.num_rows} | counts, "count")  # one axis, one unit
+    return counts | {
+        "plot": bars(shown, title=f"{partition.table} {partition.date}", unit=unit),
         "dagster/row_count": partition.num_rows,
         "delta_version": partition.delta_version,
         "seconds": round(partition.seconds, 2),
