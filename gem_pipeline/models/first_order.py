@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
-from gem_pipeline.kernels.jagged import offsets_to_lengths
+from gem_pipeline.kernels.jagged import newest_index, offsets_to_lengths
 from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
 
 INIT_STD = 0.01
@@ -21,16 +21,24 @@ SURFACE_SCALE = 0.3  # per-surface slopes learn slower than the shared ones: a s
 
 
 class HistoryStatistics(nn.Module):
-    """Mean of the event numbers over the newest events of a row, and the log of how many there are.
+    """Means of the event numbers over the newest events of a row, for several windows, and the log of their count.
 
-    Softmax attention averages as well, but only after it has learned to; these two say it from the first step.
+    Softmax attention averages as well, but only after it has learned to; these say it from the first step (ours).
     """
 
+    def __init__(self, windows: tuple[int, ...], num_event_dense: int) -> None:
+        super().__init__()
+        self.windows = windows
+        self.num_numbers = len(windows) * num_event_dense + 1
+
     def forward(self, event_dense_TE: Tensor, offsets_B1: Tensor) -> Tensor:
-        """Event numbers [T, E] of rows [B + 1] -> [B, E + 1]; zeros where there is no history."""
-        length_B = offsets_to_lengths(offsets_B1)
-        mean_BE = mean_by_segment(event_dense_TE, length_B)
-        return torch.cat([mean_BE, torch.log1p(length_B.to(mean_BE.dtype))[:, None] / LENGTH_SCALE], dim=1)
+        """Event numbers [T, E] of rows [B + 1] -> [B, windows x E + 1]; zeros where there is no history."""
+        means = []
+        for window in self.windows:
+            kept, kept_offsets_B1 = newest_index(offsets_B1, window, event_dense_TE.shape[0])
+            means.append(mean_by_segment(event_dense_TE.index_select(0, kept), offsets_to_lengths(kept_offsets_B1)))
+        length_B1 = offsets_to_lengths(offsets_B1).to(event_dense_TE.dtype)[:, None]
+        return torch.cat([*means, torch.log1p(length_B1) / LENGTH_SCALE], dim=1)
 
 
 class FirstOrderTerms(nn.Module):

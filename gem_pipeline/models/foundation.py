@@ -46,6 +46,7 @@ class FoundationConfig:
         trunk_hidden: hidden widths of the MLP from the last summaries to the representation.
         representation_dim: width R of the representation.
         first_order_history: newest events in the first-order terms.
+        statistics_windows: numbers of newest events over which event numbers are averaged as dense inputs.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -69,6 +70,7 @@ class FoundationConfig:
     representation_dim: int = 32
     domain_dim: int = 8
     first_order_history: int = 20
+    statistics_windows: tuple[int, ...] = (4, 20)
     embedding_std: float = 0.05
     dropout: float = 0.0
 
@@ -133,8 +135,8 @@ class FoundationModel(nn.Module):
         trunk = config.trunk()
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
-        self.statistics = HistoryStatistics()
-        num_numbers = len(layout.dense) + len(layout.event_dense) + 1
+        self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
+        num_numbers = len(layout.dense) + self.statistics.num_numbers
         self.first_order = FirstOrderTerms(layout, num_numbers, config.first_order_history)
         self.dense = mlp([num_numbers, *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
