@@ -27,8 +27,9 @@ def steps(model, optimizer, first, last):
         optimizer.step((output.logit_B - batch.label_BK[:, 0]).square().mean() + output.distill_logit_B.square().mean())
 
 
-def test_training_cut_in_two_equals_training_in_one_go():
-    config = replace(CONFIG, final_rate=1.0)  # within a day nothing is resumed: its rates depend on its length
+@pytest.mark.parametrize("horizon", [0, 3])
+def test_training_cut_in_two_equals_training_in_one_go(horizon):
+    config = replace(CONFIG, final_rate=1.0, averaging_horizon=horizon)  # within a day nothing is resumed: its rates depend on its length
     whole = new_model()
     optimizer = ModelOptimizer(whole, config)
     steps(whole, optimizer, 0, 8)
@@ -36,12 +37,27 @@ def test_training_cut_in_two_equals_training_in_one_go():
     first = ModelOptimizer(half, config)
     steps(half, first, 0, 4)
     resumed = new_model()
-    resumed.load_state_dict(half.state_dict())
+    resumed.load_state_dict(first.served_weights())
     second = ModelOptimizer(resumed, config)
     second.load_state(first.state())
     steps(resumed, second, 4, 8)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
+        assert torch.equal(optimizer.served_weights()[name], second.served_weights()[name]), name
+
+
+def test_served_weights_are_the_running_average_of_the_newest_ones():
+    model = new_model()
+    optimizer = ModelOptimizer(model, replace(CONFIG, averaging_horizon=2))
+    expected = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for step in range(1, 16):
+        steps(model, optimizer, step, step + 1)
+        share = 1 / min(1 + step / 10, 2)
+        for name, p in model.named_parameters():
+            expected[name] = expected[name] + share * (p.detach() - expected[name])
+    served = optimizer.served_weights()
+    assert all(torch.allclose(served[name], value, atol=1e-6) for name, value in expected.items())
+    assert not torch.equal(served["trunk.0.weight"], model.state_dict()["trunk.0.weight"])
 
 
 def test_every_parameter_belongs_to_exactly_one_side():
