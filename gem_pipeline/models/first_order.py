@@ -65,6 +65,6 @@ class FirstOrderTerms(nn.Module):
         event_TK = torch.stack(embedded.event_TD).sum(dim=0)
         recent_BK = HISTORY_SCALE * mean_by_segment(event_TK, offsets_to_lengths(embedded.offsets_B1))
         id_BK = (embedded.token_BND.sum(dim=1) + recent_BK)[:, : self.num_objectives]
-        surface_FK = self.surface_slope_SFK[batch.surface_B]
+        surface_FK = self.surface_slope_SFK.index_select(0, batch.surface_B)  # its gradient is summed in order
         surface_BK = torch.bmm(number_BF[:, None, :], surface_FK).squeeze(1)
         return id_BK + self.slope(number_BF) + SURFACE_SCALE * surface_BK

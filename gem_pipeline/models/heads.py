@@ -52,8 +52,8 @@ class DomainHeads(nn.Module):
 
     def forward(self, h_BR: Tensor, surface_B: Tensor) -> Tensor:
         """[B, R] and surfaces int64 [B] -> logits [B, K]."""
-        own_BR = h_BR * (1.0 + self.factor_SR[surface_B])
-        return self.shared(own_BR) + self.bias_SK[surface_B]
+        own_BR = h_BR * (1.0 + self.factor_SR.index_select(0, surface_B))
+        return self.shared(own_BR) + self.bias_SK.index_select(0, surface_B)
 
     def init_bias(self, base_rate: Tensor) -> None:
         """Start from known base rates, so that the first predictions are calibrated.
