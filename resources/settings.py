@@ -29,7 +29,7 @@ class GemSettings(dg.ConfigurableResource):
     data: str = ""
     size: str = "tiny"
     seed: int = 0
-    threads: int = 2
+    threads: int = 1
 
     def home_path(self) -> Path:
         """The folder of all state."""

@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m resources.trainer", description=__doc__)
     parser.add_argument("plans", nargs="?", type=Path, help="JSON list of plans; left out under Dagster Pipes")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _interrupt)
     if options.plans is None and DAGSTER_PIPES_CONTEXT_ENV_VAR not in os.environ:
         parser.error("name a file of plans, or start it through Dagster")

@@ -30,9 +30,9 @@ def tiny() -> RunConfig:
     Rates, batch size and averaging were chosen on KuaiRand's days up to 2022-05-05; later days played no part.
     """
     return RunConfig(
-        foundation=FoundationConfig(),
+        foundation=FoundationConfig(dropout=0.2),
         training=TrainConfig(
-            batch_size=128, dense_lr=1.5e-3, embedding_lr=0.005, weight_decay=0.01, warmup_steps=20, averaging_horizon=200
+            batch_size=128, epochs=2, dense_lr=7e-4, embedding_lr=0.003, weight_decay=0.01, averaging_horizon=200
         ),
         vertical=VerticalConfig(),
         vertical_training=TrainConfig(

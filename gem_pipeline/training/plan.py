@@ -49,7 +49,7 @@ class DayPlan:
     verticals: tuple[str, ...] = ()
     size: str = "tiny"
     seed: int = 0
-    threads: int = 2
+    threads: int = 1
 
     def __post_init__(self) -> None:
         if strangers := set(self.tasks) - set(TASKS):
