@@ -75,7 +75,7 @@ class ModelOptimizer:
         if self.config.averaging_horizon:
             share = 1.0 / min(1.0 + self.steps / 10, self.config.averaging_horizon)
             newest = [parameter.detach() for parameter in self._model.parameters()]
-            torch._foreach_lerp_(list(self._average.values()), newest, share)  # noqa: SLF001 (public in C++ only)
+            torch._foreach_lerp_(list(self._average.values()), newest, share)
 
     def served_weights(self) -> dict[str, Tensor]:
         """The state dictionary to store and serve: averaged weights where averaging is on, buffers as they are."""

@@ -29,7 +29,8 @@ def steps(model, optimizer, first, last):
 
 @pytest.mark.parametrize("horizon", [0, 3])
 def test_training_cut_in_two_equals_training_in_one_go(horizon):
-    config = replace(CONFIG, final_rate=1.0, averaging_horizon=horizon)  # within a day nothing is resumed: its rates depend on its length
+    # Within a day nothing is resumed: its rates depend on its length.
+    config = replace(CONFIG, final_rate=1.0, averaging_horizon=horizon)
     whole = new_model()
     optimizer = ModelOptimizer(whole, config)
     steps(whole, optimizer, 0, 8)

@@ -9,7 +9,15 @@ from gem_pipeline.training.settings import TrainConfig
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch_size": 0}, {"epochs": 0}, {"dense_lr": -1.0}, {"grad_clip": 0.0}, {"final_rate": 1.5}, {"averaging_horizon": -1}]
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"epochs": 0},
+        {"dense_lr": -1.0},
+        {"grad_clip": 0.0},
+        {"final_rate": 1.5},
+        {"averaging_horizon": -1},
+    ],
 )
 def test_a_setting_outside_its_range_is_named(wrong):
     good = {"batch_size": 8, "dense_lr": 1e-3, "embedding_lr": 1e-2}
