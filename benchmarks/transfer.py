@@ -85,7 +85,8 @@ def _line(figure: str, metric: object, *, unit: str, size: str, runs: int) -> di
         "unit": unit, "baseline": "vertical without a teacher", "runs": runs, "seed": 0, "size": size,
         "low": metric.low if isinstance(metric, Estimate) else None,
         "high": metric.high if isinstance(metric, Estimate) else None,
-        "why": "" if found else f"state {metric}", "commit": _commit(), "cpu": platform.processor() or platform.machine(),
+        "why": "" if found else f"state {metric}", "commit": _commit(),
+        "cpu": platform.processor() or platform.machine(),
     }  # fmt: skip
 
 
