@@ -141,7 +141,7 @@ def _write(
     chain_s: float, chosen: list[str],
 ) -> None:  # fmt: skip
     install = home / "install.json"
-    install_s = json.loads(install.read_text())["seconds"] if install.exists() else None
+    install_s = json.loads(install.read_text())["install_s"] if install.exists() else None
     document: dict[str, Any] = {
         "source": name, "dates": chosen, "pooled_dates": list(report.dates), "install_s": install_s,
         "chain_s": chain_s, "seconds": seconds, **report.to_dict(),

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("plans", nargs="?", type=Path, help="JSON list of plans; left out under Dagster Pipes")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     signal.signal(signal.SIGTERM, _interrupt)
     if options.plans is None and DAGSTER_PIPES_CONTEXT_ENV_VAR not in os.environ:
         parser.error("name a file of plans, or start it through Dagster")
