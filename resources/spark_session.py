@@ -11,7 +11,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from gem_pipeline.errors import SetupError
-from resources.java import check_java, find_jars
+from gem_pipeline.preflight import check_java
+from resources.java import find_jars
 
 logger = logging.getLogger(__name__)
 
