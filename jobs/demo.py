@@ -95,7 +95,7 @@ def run_demo(options: DemoOptions) -> EvaluationReport:
     scored = [day for day in scored_dates(contract, home) if chosen[0] < day <= chosen[-1]]
     report = evaluate(settings.contract, str(home), tuple(scored[1:]), BootstrapConfig())
     chain_s = round(time.perf_counter() - started, 1)
-    _write(options, home, report, name=name, seconds=watch.seconds, chain_s=chain_s, chosen=chosen)
+    write_report(options, home, report, name=name, seconds=watch.seconds, chain_s=chain_s, chosen=chosen)
     _tell(options, report, chain_s)
     if generated:
         _say(GENERATED_NOTE)
@@ -136,15 +136,16 @@ def _run_chain(settings: GemSettings, dates: list[str], timed: list[str], chosen
     return watch
 
 
-def _write(
+def write_report(
     options: DemoOptions, home: Path, report: EvaluationReport, *, name: str, seconds: dict[str, float],
     chain_s: float, chosen: list[str],
 ) -> None:  # fmt: skip
+    """Write `demo.json` and `demo.png`: results, dates of the chain, seconds of the installation and of each step."""
     install = home / "install.json"
     install_s = json.loads(install.read_text())["install_s"] if install.exists() else None
     document: dict[str, Any] = {
-        "source": name, "dates": chosen, "pooled_dates": list(report.dates), "install_s": install_s,
-        "chain_s": chain_s, "seconds": seconds, **report.to_dict(),
+        **report.to_dict(), "source": name, "dates": chosen, "pooled_dates": list(report.dates),
+        "install_s": install_s, "chain_s": chain_s, "seconds": seconds,
     }  # fmt: skip
     options.reports.mkdir(parents=True, exist_ok=True)
     draft = options.reports / "demo.json.draft"
