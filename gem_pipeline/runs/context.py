@@ -56,6 +56,11 @@ class DayContext:
         """Last day whose labels a model that scores this day has seen."""
         return self.plan.previous_date or ""
 
+    @cached_property
+    def full_history(self) -> list[EncodedDay]:
+        """The plan's day with the foundation model's history: read once, scored, then learnt."""
+        return self.read(self.plan.date, max_events=self.run.foundation.history)
+
     def read(self, date: str, *, max_events: int) -> list[EncodedDay]:
         """A day's examples with histories of at most `max_events`."""
         return list(DayReader(self.contract, self.lake, max_events=max_events).day(date))

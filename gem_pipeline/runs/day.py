@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 
-from gem_pipeline.batches.reader import EncodedDay
 from gem_pipeline.quality.gate import verify_gate
 from gem_pipeline.runs.baseline import earlier_days, run_baseline
 from gem_pipeline.runs.context import DayContext
@@ -58,15 +57,11 @@ def _once(context: DayContext, task: Task) -> DayReport:
     if done := read_record(context.plan, task, fingerprint):
         return done
     run: dict[Task, Callable[[], DayReport]] = {
-        "score": lambda: score_day(context, _full_history(context)),
-        "foundation": lambda: train_foundation(context, _full_history(context), fingerprint),
+        "score": lambda: score_day(context, context.full_history),
+        "foundation": lambda: train_foundation(context, context.full_history, fingerprint),
         "baseline": lambda: run_baseline(context, fingerprint),
         "verticals": lambda: run_verticals(context, fingerprint),
     }
     report = run[task]()
     write_record(context.plan, task, fingerprint, report)
     return report
-
-
-def _full_history(context: DayContext) -> list[EncodedDay]:
-    return context.read(context.plan.date, max_events=context.run.foundation.history)
