@@ -13,7 +13,7 @@ from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.foundation import SCORING_BATCH, model_config
 from gem_pipeline.runs.records import DayReport
 from gem_pipeline.runs.tracking import track_model
-from gem_pipeline.training.logistic import LogisticBaseline, LogisticConfig, fit_logistic
+from gem_pipeline.training.logistic import LogisticBaseline, LogisticConfig, fit_logistic, load_logistic
 from gem_pipeline.training.logistic_inputs import HISTORY_EVENTS, LogisticRows, concatenate_rows, rows_of_batches
 from gem_pipeline.training.plan import LOGISTIC, digest, example_dates
 from gem_pipeline.training.store import StoredModel
@@ -40,7 +40,7 @@ def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
     today = context.read(plan.date, max_events=HISTORY_EVENTS)
     rows = _rows(today, day=0)
     parent = context.store.current(LOGISTIC, plan.previous_date) if plan.previous_date else None
-    known = _load(parent) if parent is not None else None
+    known = load_logistic(parent) if parent is not None else None
     if parent is not None and known is not None:
         _score(context, known, parent, rows, today)
     window = earlier_days(context)
@@ -73,11 +73,6 @@ def _rows(parts: list[EncodedDay], *, day: int) -> LogisticRows:
     batches = (batch for part in parts for batch in day_batches(part, batch_size=SCORING_BATCH))
     order_N = np.concatenate([part.as_of_N for part in parts])
     return rows_of_batches(batches, parts[0].layout, day=day, order_N=order_N)
-
-
-def _load(stored: StoredModel) -> LogisticBaseline:
-    arrays = {name: tensor.numpy() for name, tensor in stored.weights().items()}
-    return LogisticBaseline.from_arrays(arrays, stored.config()["model"])
 
 
 def _score(

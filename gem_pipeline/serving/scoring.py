@@ -22,7 +22,7 @@ from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import ModelStoreError, SchemaError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
-from gem_pipeline.training.logistic import LogisticBaseline
+from gem_pipeline.training.logistic import LogisticBaseline, load_logistic
 from gem_pipeline.training.logistic_inputs import HISTORY_EVENTS, inputs_of_batch
 from gem_pipeline.training.store import StoredModel
 
@@ -97,8 +97,7 @@ def _build(
 ) -> FoundationModel | VerticalModel | LogisticBaseline:
     kind = config["kind"]
     if kind == "logistic":
-        arrays = {name: tensor.numpy() for name, tensor in stored.weights().items()}
-        return LogisticBaseline.from_arrays(arrays, config["model"])
+        return load_logistic(stored)
     if kind == "foundation":
         model: FoundationModel | VerticalModel = FoundationModel(layout, FoundationConfig.from_dict(config["model"]))
     elif kind == "vertical":

@@ -25,6 +25,7 @@ from gem_pipeline.metrics.ne import log_loss_sums
 from gem_pipeline.metrics.state import MetricState
 from gem_pipeline.training.logistic_design import DesignMatrix, LogisticEncoder
 from gem_pipeline.training.logistic_inputs import FloatArray, IntArray, LogisticInputs, LogisticRows
+from gem_pipeline.training.store import StoredModel
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +137,16 @@ class LogisticBaseline:
                 remedy="Fit the baseline again.",
             )
         return LogisticBaseline(encoder=encoder, models=models)
+
+
+def load_logistic(stored: StoredModel) -> LogisticBaseline:
+    """Rebuild the baseline that a stored model holds.
+
+    Raises:
+        ModelStoreError: a file is missing or damaged, or its parts do not fit.
+    """
+    arrays = {name: tensor.numpy() for name, tensor in stored.weights().items()}
+    return LogisticBaseline.from_arrays(arrays, stored.config()["model"])
 
 
 def fit_logistic(
