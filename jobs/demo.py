@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import register_verticals
+from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import load_contract
 from gem_pipeline.datasets.landing import available_dates, open_source
 from gem_pipeline.errors import PartitionError, RunError
@@ -147,10 +148,7 @@ def write_report(
         **report.to_dict(), "source": name, "dates": chosen, "pooled_dates": list(report.dates),
         "install_s": install_s, "chain_s": chain_s, "seconds": seconds,
     }  # fmt: skip
-    options.reports.mkdir(parents=True, exist_ok=True)
-    draft = options.reports / "demo.json.draft"
-    draft.write_text(json.dumps(document, indent=1))
-    draft.replace(options.reports / "demo.json")
+    write_json(options.reports / "demo.json", document)
     title = f"{name}: days {report.dates[0]} ... {report.dates[-1]}, each scored before it was learnt"
     (options.reports / "demo.png").write_bytes(picture(report, title))
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from gem_pipeline.atomic import write_text
+
 _INSTANCE = """\
 # Written by gem_pipeline when it is missing; edit it freely, for example to move storage to Postgres.
 telemetry:
@@ -31,10 +33,7 @@ def write_dagster_home(home: Path) -> Path:
         The folder, to be named by DAGSTER_HOME.
     """
     folder = home.absolute() / "dagster_home"
-    folder.mkdir(parents=True, exist_ok=True)
     configuration = folder / "dagster.yaml"
     if not configuration.exists():
-        draft = configuration.with_suffix(".draft")
-        draft.write_text(_INSTANCE, encoding="ascii")
-        draft.replace(configuration)
+        write_text(configuration, _INSTANCE)
     return folder

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import dagster as dg
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
@@ -234,13 +233,3 @@ def _hive_partitions(path: Path, column: str, table: str) -> dict[str, tuple[str
         files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(folder.rglob("*.parquet"))]
         found[folder.name.partition("=")[2]] = (hashlib.sha256(repr(files).encode()).hexdigest()[:16], None)
     return found
-
-
-class DeltaLakeResource(dg.ConfigurableResource):
-    """The lake for assets."""
-
-    root: str
-
-    def lake(self) -> DeltaLake:
-        """The lake under `root`."""
-        return DeltaLake(self.root)

@@ -18,7 +18,7 @@ from typing import Any
 
 from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, open_dagster_pipes
 
-from gem_pipeline.datasets.landing import write_json
+from gem_pipeline.atomic import write_json
 from gem_pipeline.errors import GemError
 from gem_pipeline.training.plan import DayPlan
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract, TableRef
 from gem_pipeline.datasets.generated import GeneratedLog
 from gem_pipeline.datasets.kuairand import KuaiRand
@@ -149,11 +148,3 @@ def _replace(path: str, rows: pa.Table, column: str, date: str) -> int:
         else:
             table.delete(this_day)
     return DeltaTable(path).version()
-
-
-def write_json(path: Path, document: Mapping[str, object]) -> None:
-    """Write a JSON file atomically: readers see the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(document, indent=1, sort_keys=True))
-    draft.replace(path)

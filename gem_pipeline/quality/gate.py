@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import GateError
 
@@ -109,11 +109,7 @@ def marker_path(home: Path, table: str, date: str) -> Path:
 
 def write_gate(home: Path, marker: GateMarker) -> None:
     """Write a marker atomically: readers see the old or the new one."""
-    path = marker_path(home, marker.table, marker.date)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(asdict(marker), indent=1, sort_keys=True), encoding="utf-8")
-    draft.replace(path)
+    write_json(marker_path(home, marker.table, marker.date), asdict(marker))
 
 
 def read_gate(home: Path, table: str, date: str) -> GateMarker | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame
 
+from gem_pipeline.atomic import write_text
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.quality.gate import CheckResult
 from gem_pipeline.quality.suites import expectation_suite
@@ -106,7 +107,4 @@ def _write_docs(result: ExpectationSuiteValidationResult, path: Path) -> None:
     from great_expectations.render.view import DefaultJinjaPageView
 
     html = DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(html, encoding="utf-8")
-    draft.replace(path)
+    write_text(path, html)

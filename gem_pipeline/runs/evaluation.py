@@ -32,7 +32,7 @@ from gem_pipeline.metrics.pooling import (
 )
 from gem_pipeline.metrics.state import Estimate, MetricState, metric_to_json
 from gem_pipeline.metrics.transfer_ratio import transfer_ratio
-from gem_pipeline.training.plan import GEM, LOGISTIC, base_rates, vertical_key, vertical_model
+from gem_pipeline.training.plan import GEM, LOGISTIC, base_rates, partition_dates, vertical_key, vertical_model
 
 BASE_RATE, ALONE, TAUGHT = "base_rate", "vertical_alone", "vertical_kd"
 MODEL_ORDER = (BASE_RATE, LOGISTIC, GEM, ALONE, TAUGHT)
@@ -71,10 +71,7 @@ class EvaluationReport:
 
 def scored_dates(contract: DataContract, home: Path) -> tuple[str, ...]:
     """Days that the teacher has scored, oldest first."""
-    path = str(home / "lake" / tables.teacher_outputs(contract).name)
-    if not DeltaTable.is_deltatable(path):
-        return ()
-    return tuple(sorted({str(p["date"]) for p in DeltaTable(path).partitions()}))
+    return partition_dates(home, tables.teacher_outputs(contract).name)
 
 
 def evaluate(contract_path: str, home: str, dates: tuple[str, ...], config: BootstrapConfig) -> EvaluationReport:

@@ -6,13 +6,13 @@ Torch is not imported here, so that a caller can tell without a trainer process 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
+from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.quality.gate import read_gate
 from gem_pipeline.training.plan import (
@@ -135,11 +135,7 @@ def _record_path(plan: DayPlan, task: Task) -> Path:
 
 def write_record(plan: DayPlan, task: Task, fingerprint: str, report: DayReport) -> None:
     """Record that a task finished; the last write of the task."""
-    path = _record_path(plan, task)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_text(json.dumps({"fingerprint": fingerprint, "report": report.to_dict()}, indent=1, sort_keys=True))
-    draft.replace(path)
+    write_json(_record_path(plan, task), {"fingerprint": fingerprint, "report": report.to_dict()})
 
 
 def read_record(plan: DayPlan, task: Task, fingerprint: str) -> DayReport | None:

@@ -17,6 +17,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gem_pipeline.atomic import write_json
 from gem_pipeline.errors import ModelStoreError
 
 WEIGHTS, OPTIMIZER, CONFIG, REPORT, CURRENT = (
@@ -91,7 +92,7 @@ class ModelStore:
 
     def set_current(self, stored: StoredModel) -> None:
         """Put a stored model in force for its date."""
-        _write_json(self.root / stored.name / stored.date / CURRENT, {"model_id": stored.model_id})
+        write_json(self.root / stored.name / stored.date / CURRENT, {"model_id": stored.model_id})
 
     def save(
         self,
@@ -113,8 +114,8 @@ class ModelStore:
             save_file({k: v.detach().contiguous().clone() for k, v in weights.items()}, draft / WEIGHTS)
             if optimizer is not None:
                 save_file(optimizer, draft / OPTIMIZER)
-            _write_json(draft / CONFIG, config)
-            _write_json(draft / REPORT, report)
+            write_json(draft / CONFIG, config)
+            write_json(draft / REPORT, report)
             draft.rename(final)
         stored = StoredModel(name=name, date=date, model_id=model_id, path=final)
         self.set_current(stored)
@@ -129,10 +130,3 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"The model file {path} cannot be read: {error}.", remedy="Materialise the model again."
         ) from error
     return document
-
-
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_text(json.dumps(document, indent=1, sort_keys=True), encoding="utf-8")
-    draft.replace(path)
