@@ -20,6 +20,7 @@ from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
 from resources.inputs import SilverInputs
 from resources.lake import DeltaLake, StagedRows, quarantine_table
+from spark.conversions import attributed_conversions, quarantined_conversions
 from spark.counters import OpenedDay, counter_increments
 from spark.examples import examples, judged_impressions, quarantined_impressions
 from spark.leakage import recount_sample
@@ -74,7 +75,7 @@ class _Recipe:
 
 
 class Derivation:
-    """Derives `user_events`, `counter_increments` and `examples` for a set of dates.
+    """Derives `user_events`, `counter_increments`, `examples` and `attributed_conversions` for a set of dates.
 
     A date whose inputs, contract and files are those of its passed gate is left alone, and where all
     dates are, no Spark starts. Results do not depend on how the dates are grouped into calls.
@@ -118,6 +119,23 @@ class Derivation:
         wanted = {date: self.inputs.examples(date) for date in sorted(set(dates))}
         return self._derive(tables.examples(self.contract), wanted, self._example_recipe)
 
+    def attributed_conversions(self, dates: Iterable[str]) -> list[PublishedPartition]:
+        """Credit the conversions that arrived on some dates; the examples within reach must be there.
+
+        Derives these dates, and every other one with examples that a conversion or an impression of theirs can
+        reach. Only partitions whose rows change are written. Raises as `user_events`.
+
+        Returns:
+            One partition a date of impressions; none where no objective is a conversion.
+        """
+        if not self.contract.conversion_objectives:
+            return []
+        self.inputs.refresh()
+        asked = sorted(set(dates))
+        touched = sorted({*asked, *self.inputs.within_reach(asked, self.inputs.examples_there)})
+        wanted = {date: self.inputs.attributed_conversions(date) for date in touched}
+        return self._derive(tables.attributed_conversions(), wanted, self._conversion_recipe)
+
     # -- recipes ------------------------------------------------------------------------------------------
 
     def _event_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
@@ -149,6 +167,20 @@ class Derivation:
             recount=lambda staged: self._recount(recount_sample(staged, ads, self.contract, num_rows=RECOUNTED), used),
             lineage=self._versions("user_events", "counter_increments"),
         )
+
+    def _conversion_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
+        ref = self.contract.tables
+        assert ref.conversions is not None, "checked when the contract was loaded"
+        bronze = self._days(
+            self.lake.read_bronze(spark, ref.conversions), self.inputs.within_reach(dates, self.inputs.conversions)
+        )
+        seen = self.inputs.within_reach(dates, self.inputs.examples_there)
+        impressions = self.lake.read(spark, "examples").filter(F.col("date").isin(*seen))
+        sources = (bronze, impressions, self.lake.read_bronze(spark, ref.ads), self.contract, dates)
+        return _Recipe(
+            rows=attributed_conversions(*sources), quarantined=quarantined_conversions(*sources), recount=None,
+            lineage=self._versions("examples"),
+        )  # fmt: skip
 
     def _recount(self, sample: DataFrame, dates: list[str]) -> dict[str, CheckResult]:
         rows = sample.withColumn("impression_us", F.unix_micros("impression_ts")).collect()

@@ -49,9 +49,14 @@ class SilverInputs:
         """Days that have engagements."""
         return self._bronze("engagements")
 
+    @cached_property
+    def conversions(self) -> dict[str, tuple[str, int | None]]:
+        """Days on which conversions arrived; none where the contract has no such table."""
+        return self._bronze("conversions") if self.contract.tables.conversions else {}
+
     def refresh(self) -> None:
         """Forget what was read of the bronze tables."""
-        for name in ("impressions", "engagements"):
+        for name in ("impressions", "engagements", "conversions"):
             self.__dict__.pop(name, None)
 
     def _fingerprint(self, *parts: object) -> str:
@@ -120,6 +125,29 @@ class SilverInputs:
         return self._fingerprint(
             "examples", own, dimensions, self._contents("counter_increments", self.window_days(date))
         )
+
+    def within_reach(self, dates: Iterable[str], days: Iterable[str]) -> tuple[str, ...]:
+        """Those of some `days` from which a conversion may reach one of `dates`, or the other way round."""
+        reach = self.contract.conversion_reach_days
+        spans = [(days_before(date, reach), days_before(date, -reach)) for date in set(dates)]
+        return tuple(sorted(day for day in set(days) if any(first <= day <= last for first, last in spans)))
+
+    @property
+    def examples_there(self) -> tuple[str, ...]:
+        """Dates whose examples were derived."""
+        return tuple(self.lake.fingerprints("examples"))
+
+    def attributed_conversions(self, date: str) -> str:
+        """Fingerprint of the inputs of a partition of `attributed_conversions`.
+
+        Raises:
+            GateError: examples within reach have changed since they were validated.
+            DataSourceError: the conversions or the ads do not exist.
+        """
+        arrivals = [(day, self.conversions[day][0]) for day in self.within_reach([date], self.conversions)]
+        touches = self._contents("examples", self.within_reach([date], self.examples_there))
+        ads = self.lake.bronze_fingerprint(self.contract.tables.ads, "ads")
+        return self._fingerprint("attributed_conversions", date, arrivals, touches, ads)
 
     def opened_days(self, dates: tuple[str, ...], opens_us: dict[str, int]) -> tuple[OpenedDay, ...]:
         """Pair each date with the one before it.

@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from gem_pipeline.contracts.contract import TableRef
+from gem_pipeline.contracts.parts import TableRef
 from gem_pipeline.contracts.tables import Column, TableSchema
 from gem_pipeline.datasets.landing import table_path
 from gem_pipeline.errors import DataSourceError, SchemaError

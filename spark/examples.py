@@ -22,7 +22,7 @@ def judged_impressions(impressions: DataFrame, contract: DataContract) -> DataFr
         SchemaError: a column that the contract names is missing or has an unusable type.
     """
     ref, table = contract.tables.impressions, "impressions"
-    labels = {f"raw__{o.name}": o.column for o in contract.objectives}
+    labels = {f"raw__{o.name}": o.column for o in contract.objectives if o.column is not None}
     for column in (ref.key, ref.surface, contract.partition.column, *labels.values()):
         column_type(impressions, column, table)
     event_ts = utc_time(impressions, ref.event_ts, table)
@@ -47,7 +47,7 @@ def _fault(contract: DataContract) -> Column:
         *((F.col(column).isNull(), f"null {column}") for column in required),
         (~F.coalesce(F.col("surface").isin(*contract.surfaces), F.lit(False)), "unknown surface"),
         *((~F.coalesce(F.col(f"raw__{o.name}").isin(0.0, 1.0), F.lit(True)), f"label {o.name} not 0 or 1")
-          for o in contract.objectives),
+          for o in contract.column_objectives),
     ]  # fmt: skip
     return F.coalesce(*(F.when(broken, F.lit(reason)) for broken, reason in rules))
 
@@ -106,7 +106,7 @@ def examples(
         "bucket": user_bucket(F.col("user_id"), contract),
         **{f.name: context[f.column] for f in contract.features if f.origin == "context"},
         **_shared_ids(contract),
-        **{tables.label_column(o.name): _label(o) for o in contract.objectives},
+        **{tables.label_column(o.name): _label(o) for o in contract.column_objectives},
     }
     return rows.select(
         *(derived.get(c.name, F.col(c.name)).cast(schema.spark_type(c.name)).alias(c.name) for c in schema.columns)

@@ -27,7 +27,11 @@ def _statistics(contract: DataContract, table: str) -> dict[str, Column]:
         return {"users": F.approx_count_distinct("user_id")} | counts
     if table == "counter_increments":
         return {"counted": F.sum("events")}
-    labels = {o.name: F.col(tables.label_column(o.name)) for o in contract.objectives}
+    if table == "attributed_conversions":
+        names = [o.name for o in contract.conversion_objectives]
+        counts = {f"conversions__{name}": F.count_if(F.col("objective") == name) for name in names}
+        return counts | {"after_a_click": F.count_if(F.col("attribution") == "click")}
+    labels = {o.name: F.col(tables.label_column(o.name)) for o in contract.column_objectives}
     rates = {f"rate__{name}": F.avg(label) for name, label in labels.items()}
     return {"users": F.approx_count_distinct("user_id")} | rates
 

@@ -20,6 +20,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from gem_pipeline.batches import encoding
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.history import History, Window
+from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, known_conversions, labels_and_masks
 from gem_pipeline.batches.layout import EVENT_AD, EVENT_SOURCE, EVENT_SURFACE, InputLayout, input_layout
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -118,20 +119,29 @@ class DayReader:
         self.layout = input_layout(contract)
         self.versions = versions or {}
 
-    def day(self, date: str) -> Iterator[EncodedDay]:
+    def day(self, date: str, *, as_of: str | None = None) -> Iterator[EncodedDay]:
         """Yield the day bucket by bucket, in bucket order; empty buckets are left out.
+
+        Args:
+            date: the partition.
+            as_of: day whose knowledge the labels of conversions are: only those that were mature by then exist.
+                None: none of them exists.
 
         Raises:
             PartitionError: the date has no examples.
             SchemaError: a table uses a Delta feature or lacks a column that the reader needs.
         """
         total = 0
+        version = self.versions.get(tables.attributed_conversions().name)
+        known = known_conversions(self.contract, self.lake, date, as_of, version=version)
         for bucket in range(self.contract.visibility.user_buckets):
             rows = self._read(tables.examples(self.contract), [("date", "=", date), ("bucket", "=", bucket)])
             if not rows.num_rows:
                 continue
             events = self._read(tables.user_events(self.contract), [("date", "<=", date), ("bucket", "=", bucket)])
-            yield encode(self.contract, self.layout, rows, events, max_events=self.max_events, first_row=total)
+            yield encode(
+                self.contract, self.layout, rows, events, max_events=self.max_events, first_row=total, known=known
+            )
             total += rows.num_rows
         if not total:
             raise PartitionError(
@@ -176,6 +186,7 @@ def encode(
     *,
     max_events: int,
     first_row: int = 0,
+    known: KnownConversions = NOTHING_KNOWN,
 ) -> EncodedDay:
     """Encode examples and the events they may see.
 
@@ -186,20 +197,20 @@ def encode(
         events: events of (at least) the users of `rows`.
         max_events: window length.
         first_row: number of the first example within its date.
+        known: conversions of the date; by default no label of a conversion exists.
     """
     history = History(events, allowance_s=contract.visibility.allowance_s)
     user_N = rows["user_id"].to_numpy()
     as_of_N = rows["impression_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
     size = {spec.name: spec.rows for spec in layout.tables}
-    label = [rows[tables.label_column(o)].to_numpy().astype(np.float32) for o in layout.objectives]
-    label_NK = np.stack(label, axis=1)
+    label_NK, mask_NK = labels_and_masks(contract, rows, known)
     return EncodedDay(
         layout=layout,
         token_ids=_token_ids(contract, layout, rows, size),
         dense_NF=_dense(contract, rows),
         surface_N=_place_rows(rows["surface"], contract.surfaces) - 1,
-        label_NK=np.nan_to_num(label_NK),
-        mask_NK=~np.isnan(label_NK),
+        label_NK=label_NK,
+        mask_NK=mask_NK,
         user_N=user_N,
         as_of_N=as_of_N,
         example_N=np.arange(first_row, first_row + rows.num_rows),

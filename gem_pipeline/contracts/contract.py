@@ -12,21 +12,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from gem_pipeline.contracts.conversions import Attribution, ConversionsTable, Objective, conversion_faults
+from gem_pipeline.contracts.parts import Name, Part, TableRef
 from gem_pipeline.errors import ContractError
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 MAX_EVENT_KINDS = 30  # actions are one bit each in a 32-bit integer
 
 
-class _Part(BaseModel):
-    """A part of the contract: immutable, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PartitionRule(_Part):
+class PartitionRule(Part):
     """How rows fall into date partitions.
 
     Attributes:
@@ -44,30 +39,19 @@ class PartitionRule(_Part):
     schedule_hour: int = Field(default=3, ge=0, le=23)
 
 
-class VisibilityRule(_Part):
+class VisibilityRule(Part):
     """What an impression may see: `event_ts < impression_ts` and `ingest_ts <= impression_ts + allowance`.
 
     Attributes:
         allowance_s: seconds after the impression at which an event may still arrive and be seen.
         user_buckets: number of user buckets; tables are clustered by (bucket, user, time).
-        max_delay_days: days after its partition within which an event must become visible to count.
+        max_delay_days: days after its partition within which an event must become visible to count, and after
+            it happened within which a conversion must arrive to be credited.
     """
 
     allowance_s: int = Field(default=0, ge=0)
     user_buckets: int = Field(default=4, ge=1, le=4096)
     max_delay_days: int = Field(default=1, ge=1)
-
-
-class TableRef(_Part):
-    """Where a bronze table lies.
-
-    Attributes:
-        path: Spark path; a relative one is taken from the lake root.
-        format: storage format.
-    """
-
-    path: str
-    format: Literal["delta", "parquet"] = "delta"
 
 
 class ImpressionsTable(TableRef):
@@ -105,31 +89,24 @@ class DimensionTable(TableRef):
     valid_from: str | None = None
 
 
-class Tables(_Part):
+class Tables(Part):
     """The bronze tables of the contract."""
 
     impressions: ImpressionsTable
     engagements: EngagementsTable
     users: DimensionTable
     ads: DimensionTable
+    conversions: ConversionsTable | None = None
 
 
-class Objective(_Part):
-    """A label of the impressions table (0/1) and the surfaces that optimise it (empty: all)."""
-
-    name: Name
-    column: str
-    surfaces: tuple[Name, ...] = ()
-
-
-class EmbeddingTable(_Part):
+class EmbeddingTable(Part):
     """A shared embedding table; features of one kind are multiplexed into it (arXiv 2305.12102)."""
 
     name: Name
     rows: int = Field(ge=8, le=2_000_000_000)
 
 
-class Feature(_Part):
+class Feature(Part):
     """A non-sequence feature.
 
     Attributes:
@@ -164,7 +141,7 @@ class Feature(_Part):
         return self
 
 
-class EventAttribute(_Part):
+class EventAttribute(Part):
     """An attribute of an event's ad, carried by the sequence."""
 
     name: Name
@@ -172,7 +149,7 @@ class EventAttribute(_Part):
     table: Name
 
 
-class Sequence(_Part):
+class Sequence(Part):
     """The unified event sequence (OneSeq): sources, kinds and attributes.
 
     Attributes:
@@ -188,7 +165,7 @@ class Sequence(_Part):
     attributes: tuple[EventAttribute, ...] = ()
 
 
-class Counter(_Part):
+class Counter(Part):
     """Point-in-time counts of events by some keys, over a window of days, day-lagged.
 
     Attributes:
@@ -203,14 +180,14 @@ class Counter(_Part):
     kinds: tuple[Name, ...]
 
 
-class Counters(_Part):
+class Counters(Part):
     """All counters and their window in days."""
 
     window_days: int = Field(ge=1)
     groups: tuple[Counter, ...] = ()
 
 
-class Verticals(_Part):
+class Verticals(Part):
     """Which surface x objective cells get a vertical model.
 
     Attributes:
@@ -224,7 +201,7 @@ class Verticals(_Part):
     max_models: int = Field(default=6, ge=1)
 
 
-class DataContract(_Part):
+class DataContract(Part):
     """The whole contract. Load it with `load_contract`."""
 
     version: Literal[1]
@@ -236,6 +213,7 @@ class DataContract(_Part):
     tables: Tables
     surfaces: tuple[Name, ...] = Field(min_length=1)
     objectives: tuple[Objective, ...] = Field(min_length=1)
+    attribution: Attribution | None = None
     embedding_tables: tuple[EmbeddingTable, ...]
     features: tuple[Feature, ...]
     sequence: Sequence
@@ -256,6 +234,9 @@ class DataContract(_Part):
         for objective in self.objectives:
             if strangers := set(objective.surfaces) - set(self.surfaces):
                 raise ValueError(f"objective {objective.name}: unknown surfaces {sorted(strangers)}")
+        attributes = [a.name for a in self.sequence.attributes]
+        for fault in conversion_faults(self.objectives, self.attribution, self.tables.conversions, attributes):
+            raise ValueError(fault)
         keys = {"user", "ad", "surface"} | {a.name for a in self.sequence.attributes}
         for counter in self.counters.groups:
             if strangers := set(counter.keys) - keys:
@@ -281,6 +262,22 @@ class DataContract(_Part):
             if doubles := {n for n in names if names.count(n) > 1}:
                 raise ValueError(f"{what} named twice: {sorted(doubles)}")
         return self
+
+    @property
+    def column_objectives(self) -> tuple[Objective, ...]:
+        """Objectives whose label is a column of the impressions table."""
+        return tuple(o for o in self.objectives if o.column is not None)
+
+    @property
+    def conversion_objectives(self) -> tuple[Objective, ...]:
+        """Objectives whose label is a conversion that follows within a window."""
+        return tuple(o for o in self.objectives if o.conversion is not None)
+
+    @property
+    def conversion_reach_days(self) -> int:
+        """Most days between the partition of an impression and the arrival of a conversion credited to it."""
+        windows = [o.window_days for o in self.conversion_objectives]
+        return max(windows) + self.visibility.max_delay_days if windows else 0
 
     @property
     def content_hash(self) -> str:

@@ -96,7 +96,7 @@ def user_events(contract: DataContract) -> TableSchema:
 
 
 def label_column(objective: str) -> str:
-    """Column of an objective's label in `examples`."""
+    """Column of the label in `examples`, for an objective that is a column of the impressions."""
     return f"label__{objective}"
 
 
@@ -146,6 +146,7 @@ def counter_increments(contract: DataContract) -> TableSchema:
 def examples(contract: DataContract) -> TableSchema:
     """One row an impression: labels, features as known at its time, and a pointer into the history.
 
+    Labels of conversion objectives are not here: readers join them from `attributed_conversions`.
     The pointer is (bucket, user_id, impression_ts): the history is every event of the user that was
     visible then. No copy of it is stored (versioned late materialisation, arXiv 2604.24806).
     """
@@ -162,12 +163,34 @@ def examples(contract: DataContract) -> TableSchema:
             *(Column(name=f.name, type=_feature_type(contract, f), nullable=True) for f in contract.features),
             *(Column(name=name, type="long") for name in counter_columns(contract)),
             *(Column(name=label_column(o.name), type="byte", nullable=True, doc="null: not an objective here")
-              for o in contract.objectives),
+              for o in contract.column_objectives),
         ),
         partition_by=("date", "bucket"),
         sort_by=("user_id", "impression_ts", "impression_id"),
         key=("impression_id",),
     )  # fmt: skip
+
+
+def attributed_conversions() -> TableSchema:
+    """One row a conversion and objective that it was credited to: the positive labels of delayed objectives."""
+    return TableSchema(
+        name="attributed_conversions",
+        columns=(
+            Column(name="date", type="string", doc="date partition of the impression it is credited to"),
+            Column(name="bucket", type="int", doc="user bucket of that impression"),
+            Column(name="impression_id", type="string"),
+            Column(name="objective", type="string"),
+            Column(name="conversion_key", type="string"),
+            Column(name="conversion_ts", type="timestamp", doc="when it happened (UTC)"),
+            Column(name="ingest_ts", type="timestamp", doc="when the platform received it (UTC)"),
+            Column(name="arrived", type="string", doc="date partition in which it landed"),
+            Column(name="value", type="float", nullable=True, doc="an amount"),
+            Column(name="attribution", type="string", doc="click or view: how the impression was touched"),
+        ),
+        partition_by=("date", "bucket"),
+        sort_by=("impression_id", "objective", "conversion_key"),
+        key=("objective", "conversion_key"),
+    )
 
 
 def teacher_outputs(contract: DataContract) -> TableSchema:
@@ -210,4 +233,5 @@ def predictions() -> TableSchema:
 
 def silver_tables(contract: DataContract) -> tuple[TableSchema, ...]:
     """Every table this product writes with Spark."""
-    return user_events(contract), counter_increments(contract), examples(contract)
+    always = user_events(contract), counter_increments(contract), examples(contract)
+    return (*always, attributed_conversions()) if contract.conversion_objectives else always

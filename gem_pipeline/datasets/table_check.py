@@ -12,7 +12,9 @@ import pyarrow.types as pt
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from gem_pipeline.contracts.contract import DataContract, TableRef
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.conversions import ConversionsTable
+from gem_pipeline.contracts.parts import TableRef
 from gem_pipeline.datasets.landing import table_path
 from gem_pipeline.errors import DataSourceError, SchemaError
 
@@ -84,7 +86,8 @@ def expected_columns(contract: DataContract) -> dict[str, tuple[Expected, ...]]:
     """List the columns that each bronze table of a contract must have.
 
     Returns:
-        Table role (`impressions`, `engagements`, `users`, `ads`) to its columns, in the contract's order.
+        Table role (`impressions`, `engagements`, `users`, `ads`, and `conversions` where the contract has them)
+        to its columns, in the contract's order.
     """
     tables, day = contract.tables, contract.partition.column
     impressions = [
@@ -104,7 +107,7 @@ def expected_columns(contract: DataContract) -> dict[str, tuple[Expected, ...]]:
         engagements.append(_time(tables.engagements.ingest_ts, "ingest_ts"))
     if tables.engagements.value:
         engagements.append(_number(tables.engagements.value, "value"))
-    impressions += [_label(o.column, f"objective {o.name}") for o in contract.objectives]
+    impressions += [_label(o.column, f"objective {o.name}") for o in contract.objectives if o.column is not None]
     users, ads = [_id(tables.users.key, "key")], [_id(tables.ads.key, "key")]
     for dimension, columns in ((tables.users, users), (tables.ads, ads)):
         if dimension.valid_from:
@@ -114,12 +117,25 @@ def expected_columns(contract: DataContract) -> dict[str, tuple[Expected, ...]]:
     for feature in contract.features:
         if feature.origin != "context":
             homes[feature.origin].append(_feature(feature.column, feature.name, feature.kind))
-    return {
+    found = {
         "impressions": tuple(impressions),
         "engagements": tuple(engagements),
         "users": tuple(users),
         "ads": tuple(ads),
     }
+    return found | ({"conversions": _conversions(tables.conversions, day)} if tables.conversions else {})
+
+
+def _conversions(ref: ConversionsTable, day: str) -> tuple[Expected, ...]:
+    columns = [
+        _id(ref.key, "key"), _id(ref.user, "user"), _id(ref.ad, "ad"), _text(ref.type, "type"),
+        _time(ref.event_ts, "event_ts"), _day(day),
+    ]  # fmt: skip
+    if ref.ingest_ts:
+        columns.append(_time(ref.ingest_ts, "ingest_ts"))
+    if ref.value:
+        columns.append(_number(ref.value, "value"))
+    return tuple(columns)
 
 
 def _feature(column: str, name: str, kind: str) -> Expected:
@@ -173,6 +189,7 @@ def check_tables(contract: DataContract, lake: Path) -> Iterator[str]:
         "engagements": contract.tables.engagements,
         "users": contract.tables.users,
         "ads": contract.tables.ads,
+        **({"conversions": contract.tables.conversions} if contract.tables.conversions else {}),
     }
     for table, columns in expected_columns(contract).items():
         schema = table_schema(refs[table], lake)

@@ -54,7 +54,8 @@ def suite(contract: DataContract, table: str) -> tuple[Rule, ...]:
     if table not in schemas:
         raise ConfigError(f"There is no suite for table {table}.", remedy=f"Choose one of {', '.join(schemas)}.")
     schema = schemas[table]
-    specific = {"user_events": _user_events, "counter_increments": _counter_increments, "examples": _examples}
+    specific = {"user_events": _user_events, "counter_increments": _counter_increments, "examples": _examples,
+                "attributed_conversions": _attributed_conversions}  # fmt: skip
     required = [f"`{column.name}` IS NULL" for column in schema.columns if not column.nullable]
     return (
         Rule(kind="ExpectTableRowCountToBeBetween", arguments={"min_value": least_rows(contract, table)}),
@@ -67,7 +68,7 @@ def suite(contract: DataContract, table: str) -> tuple[Rule, ...]:
 
 def least_rows(contract: DataContract, table: str) -> int:
     """Rows that a date partition of a table must have."""
-    return {"examples": contract.partition.min_impressions, "user_events": 1, "counter_increments": 0}[table]
+    return {"examples": contract.partition.min_impressions, "user_events": 1}.get(table, 0)
 
 
 def _no_row_where(label: str, faults: list[str]) -> Rule:
@@ -114,7 +115,7 @@ def _counter_increments(contract: DataContract) -> tuple[Rule, ...]:
 
 
 def _examples(contract: DataContract) -> tuple[Rule, ...]:
-    labels = [tables.label_column(o.name) for o in contract.objectives]
+    labels = [tables.label_column(o.name) for o in contract.column_objectives]
     pairs = [
         (tables.count_column(counter.name), tables.count_column(counter.name, kind))
         for counter in contract.counters.groups
@@ -123,8 +124,20 @@ def _examples(contract: DataContract) -> tuple[Rule, ...]:
     return (
         _between("bucket", 0, contract.visibility.user_buckets - 1),
         _in_set("surface", contract.surfaces),
-        _no_row_where("labels_are_0_or_1", [f"`{label}` NOT IN (0, 1)" for label in labels]),
+        *([_no_row_where("labels_are_0_or_1", [f"`{label}` NOT IN (0, 1)" for label in labels])] if labels else []),
         *([_counts_fit("counters_fit", pairs, 0)] if pairs else []),
+    )
+
+
+def _attributed_conversions(contract: DataContract) -> tuple[Rule, ...]:
+    names = tuple(o.name for o in contract.conversion_objectives)
+    reach = contract.conversion_reach_days
+    late = f"datediff(to_date(`arrived`), to_date(`date`)) NOT BETWEEN 0 AND {reach}"
+    return (
+        _between("bucket", 0, contract.visibility.user_buckets - 1),
+        _in_set("objective", names),
+        _in_set("attribution", ("click", "view")),
+        _no_row_where("times_in_order", ["`ingest_ts` < `conversion_ts`", late]),
     )
 
 

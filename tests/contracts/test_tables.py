@@ -10,9 +10,10 @@ import pytest
 import gem_pipeline
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import load_contract
+from tests.oracles.conversions import conversion_contract
 
 CONTRACT = load_contract(Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml")
-SCHEMAS = (*tables.silver_tables(CONTRACT), tables.teacher_outputs(CONTRACT), tables.predictions())
+SCHEMAS = (*tables.silver_tables(conversion_contract()), tables.teacher_outputs(CONTRACT), tables.predictions())
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: s.name)
@@ -41,3 +42,11 @@ def test_an_ad_attribute_that_events_carry_has_one_type_in_both_tables():
     assert tables.is_event_attribute(CONTRACT, advertiser)
     assert tables.examples(CONTRACT).spark_type("advertiser") == "BIGINT"
     assert tables.user_events(CONTRACT).spark_type("advertiser") == "BIGINT"
+
+
+def test_conversions_are_a_table_of_their_own_where_the_contract_has_them():
+    assert [schema.name for schema in tables.silver_tables(CONTRACT)][-1] == "examples"
+    delayed = conversion_contract()
+    assert tables.silver_tables(delayed)[-1] == tables.attributed_conversions()
+    names = tables.examples(delayed).column_names
+    assert [name for name in names if name.startswith("label__")] == ["label__click", "label__buy"]

@@ -19,11 +19,15 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ROWS = {
     "impressions": {
         "impression_id": ["i"], "user_id": [1], "ad_id": ["a"], "surface": ["feed"], "shown_at": [NOW],
-        "received_at": [NOW], "date": [date(2026, 1, 2)], "clicked": [True], "purchased_7d": [0], "position": [3],
+        "received_at": [NOW], "date": [date(2026, 1, 2)], "clicked": [True], "position": [3],
     },
     "engagements": {
         "event_id": [1], "user_id": [1], "ad_id": ["a"], "surface": ["feed"], "source": ["ads"], "action": [["view"]],
         "dwell_s": [1.5], "happened_at": [NOW], "received_at": [NOW], "date": ["2026-01-02"],
+    },
+    "conversions": {
+        "conversion_id": [5], "user_id": [1], "ad_id": ["a"], "type": ["purchase"], "amount": [9.5],
+        "converted_at": [NOW], "received_at": [NOW], "date": ["2026-01-02"],
     },
     "users": {"user_id": [1], "country": ["de"], "tenure_days": [3]},
     "ads": {
@@ -59,7 +63,7 @@ def lake(tmp_path):
 
 
 def test_tables_that_fit_pass_in_delta_and_parquet(contract, lake):
-    assert len(list(check_tables(contract, lake))) == 4
+    assert len(list(check_tables(contract, lake))) == 5
 
 
 def test_every_column_of_the_contract_is_expected(contract):

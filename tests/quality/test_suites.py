@@ -7,14 +7,14 @@ import pytest
 from gem_pipeline.contracts import tables
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.quality.suites import least_rows, suite, suite_hash
-from tests.oracles.event_log import log_contract
+from tests.oracles.conversions import conversion_contract
 
-TABLES = ("user_events", "counter_increments", "examples")
+TABLES = ("user_events", "counter_increments", "examples", "attributed_conversions")
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_suite_counts_rows_first_and_names_its_rules_once(table):
-    rules = suite(log_contract(), table)
+    rules = suite(conversion_contract(), table)
     assert rules[0].kind == "ExpectTableRowCountToBeBetween"
     names = [rule.name for rule in rules]
     assert len(names) == len(set(names))
@@ -22,23 +22,23 @@ def test_every_suite_counts_rows_first_and_names_its_rules_once(table):
 
 
 def test_every_column_that_must_not_be_null_is_judged():
-    contract = log_contract()
+    contract = conversion_contract()
     for schema in tables.silver_tables(contract):
         query = next(r for r in suite(contract, schema.name) if r.name == "no_nulls").arguments["unexpected_rows_query"]
         assert all((f"`{c.name}` IS NULL" in query) != c.nullable for c in schema.columns)
 
 
 def test_a_contract_with_other_rules_has_another_hash():
-    one, other = log_contract(), log_contract(user_buckets=4)
-    assert suite_hash(one, "examples") == suite_hash(log_contract(), "examples")
+    one, other = conversion_contract(), conversion_contract(user_buckets=4)
+    assert suite_hash(one, "examples") == suite_hash(conversion_contract(), "examples")
     hashes = [suite_hash(one, table) for table in TABLES] + [suite_hash(other, "examples")]
     assert all(first != second for first, second in pairwise(hashes))
 
 
-def test_only_increments_may_be_empty():
-    assert [least_rows(log_contract(), table) for table in TABLES] == [1, 0, 1]
+def test_only_increments_and_conversions_may_be_empty():
+    assert [least_rows(conversion_contract(), table) for table in TABLES] == [1, 0, 1, 0]
 
 
 def test_an_unknown_table_has_no_suite():
     with pytest.raises(ConfigError, match="no suite for table raw"):
-        suite(log_contract(), "raw")
+        suite(conversion_contract(), "raw")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +15,19 @@ from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.tables import silver_tables
 from resources.derivation import Derivation, PublishedPartition
 from resources.lake import DeltaLake
-from tests.oracles.event_log import DATES, Row, log_contract, random_logs
-from tests.spark_frames import arrow
+from tests.oracles.conversions import CONVERSIONS, conversion_contract
+from tests.oracles.event_log import DATES, SECOND, Row, random_logs
+from tests.spark_frames import arrow as arrow_of
 
-FACTS = ("impressions", "engagements")
+
+def arrow(table: str, rows: list[Row]) -> pa.Table:
+    """Bronze rows as an Arrow table."""
+    if table == "conversions":
+        return pa.Table.from_pylist(rows, schema=pa.schema(list(CONVERSIONS.items())))
+    return arrow_of(table, rows)
+
+
+FACTS = ("impressions", "engagements", "conversions")
 
 
 def write_bronze(home: Path, rows: dict[str, list[Row]]) -> None:
@@ -76,7 +86,19 @@ class SilverLake:
 
 
 def silver_lake(home: Path, spark: SparkSession, *, num_logs: int = 40, seed: int = 1, **rule: int) -> SilverLake:
-    """A home whose bronze tables hold random logs."""
+    """A home whose bronze tables hold random logs, and conversions that follow some of their impressions."""
     rows = random_logs(num_logs, seed)
+    rows["conversions"] = _conversions(rows["impressions"], random.Random(seed))
     write_bronze(home, rows)
-    return SilverLake(home=home, spark=spark, rows=rows, contract=log_contract(**rule))
+    return SilverLake(home=home, spark=spark, rows=rows, contract=conversion_contract(**rule))
+
+
+def _conversions(impressions: list[Row], rng: random.Random) -> list[Row]:
+    found = []
+    for row in impressions:
+        for i in range(rng.randint(0, 2) if row["at"] is not None else 0):
+            at = row["at"] + rng.choice([1, 30, 40_000, 90_000, 200_000]) * SECOND
+            got = at + rng.choice([0, 0, 80_000]) * SECOND
+            found.append({"cid": f"{row['iid']}-{i}", "uid": row["uid"], "aid": row["aid"], "paid": 1.0, "at": at,
+                          "what": rng.choice(["purchase", "lead"]), "got": got, "day": str(got.date())})  # fmt: skip
+    return found

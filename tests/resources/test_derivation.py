@@ -4,13 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gem_pipeline.errors import GateError, PartitionError, SchemaError
 from gem_pipeline.quality.gate import read_gate, verify_gate
-from tests.oracles.event_log import DATES, SECOND, _start, events_of, examples_of
+from tests.oracles.conversions import attributed, valid_once
+from tests.oracles.event_log import DATES, SECOND, _start, events_of, examples_of, log_contract
 from tests.resources.silver_lake import replace_day, silver_lake
 
 pytestmark = pytest.mark.spark
@@ -161,3 +164,65 @@ def test_an_impression_below_the_opening_of_the_day_before_is_refused(derived, t
     replace_day(tmp_path, "impressions", DATES[1], early)
     with pytest.raises(PartitionError, match="does not begin after"):
         made.derivation.counter_increments(DATES)
+
+
+def gained(made):
+    return {date: found for date, found in made.derivation.lake.fingerprints("attributed_conversions").items() if found}
+
+
+def test_conversions_come_out_alike_in_whatever_order_their_days_are_derived(derived, tmp_path):
+    days = sorted({row["day"] for row in derived.rows["conversions"]})
+    at_once = derived.copy(tmp_path / "at_once")
+    published = at_once.derivation.attributed_conversions(days)
+    backwards = derived.copy(tmp_path / "backwards")
+    for part in (days[2:], days[:2]):
+        backwards.derivation.attributed_conversions(part)
+    assert backwards.content("attributed_conversions").equals(at_once.content("attributed_conversions"))
+    touches = [
+        {"date": e["date"], "impression_id": e["id"], "user_id": e["user"], "ad_id": e["ad"], "impression_ts": e["at"],
+         "label__click": e["click"]}
+        for e in examples_of(derived.rows, derived.contract)
+    ]  # fmt: skip
+    expected = attributed(derived.rows | {"touches": touches}, derived.contract)
+    assert at_once.content("attributed_conversions").num_rows == len(expected) > 50
+    for partition in published:
+        assert verify_gate(
+            at_once.home, at_once.home / "lake", partition.table, partition.date, at_once.contract
+        ).passed
+    quarantined = Counter()
+    for partition in published:
+        quarantined.update(partition.quarantined)
+    kept = {(row[3], row[4]) for row in expected}
+    assert quarantined["not attributed"] == len(valid_once(derived.rows, derived.contract)) - len(kept)
+    starts = at_once.starts
+    assert all(partition.unchanged for partition in at_once.derivation.attributed_conversions(days))
+    assert at_once.starts == starts
+
+
+def test_a_late_conversion_rewrites_exactly_the_partition_it_is_credited_to(derived, tmp_path):
+    made = derived.copy(tmp_path)
+    first = made.derivation.attributed_conversions(DATES)
+    before, rows = gained(made), [row for row in made.rows["conversions"] if row["day"] == DATES[3]]
+    (date, impression, *_), *_ = (c for c in credits_of(made) if c[0] == DATES[2] and c[2] == "order")
+    touch = next(row for row in made.rows["impressions"] if row["iid"] == impression)
+    late = {"cid": "late", "uid": touch["uid"], "aid": touch["aid"], "what": "purchase", "paid": None,
+            "at": touch["at"] + SECOND, "got": touch["at"] + 86_400 * SECOND, "day": DATES[3]}  # fmt: skip
+    replace_day(tmp_path, "conversions", DATES[3], [*rows, late])
+    again = made.derivation.attributed_conversions([DATES[3]])
+    after = gained(made)
+    assert {day for day in after if after[day] != before.get(day)} == {date}
+    content = {p.date: p.fingerprint for p in first}
+    assert [p.date for p in again if p.fingerprint != content[p.date]] == [date]
+    assert "late" in made.content("attributed_conversions")["conversion_key"].to_pylist()
+
+
+def credits_of(made):
+    rows = made.content("attributed_conversions").to_pylist()
+    return [(row["date"], row["impression_id"], row["objective"], row["attribution"]) for row in rows]
+
+
+def test_without_conversions_nothing_is_derived_and_no_session_starts(derived):
+    plain = replace(derived, contract=log_contract(), starts=0)
+    assert plain.derivation.attributed_conversions(DATES) == []
+    assert plain.starts == 0
+    assert plain.derivation.lake.version("attributed_conversions") is None

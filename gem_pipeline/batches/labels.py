@@ -1,0 +1,89 @@
+"""Labels of examples as they were known on a day: columns of `examples`, and conversions credited to them.
+
+A conversion's label is 1 where one was credited that had arrived by the day `as_of`, and it exists (its mask is
+true) only once it is mature. No torch here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.contract import DataContract
+
+Labels = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+CREDITED = ("impression_id", "objective", "conversion_key", "arrived")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownConversions:
+    """What is known of the conversions of one date partition.
+
+    Attributes:
+        mature: objectives whose labels are final.
+        impressions: ids of the impressions that have a conversion, by objective.
+    """
+
+    mature: frozenset[str] = frozenset()
+    impressions: dict[str, pa.Array] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = KnownConversions()
+
+
+def credited_rows(lake: Path, date: str, as_of: str, *, version: int | None = None) -> pa.Table:
+    """Conversions credited to a date that had arrived by `as_of`, in a fixed order, with the columns `CREDITED`."""
+    path = str(lake / tables.attributed_conversions().name)
+    table = DeltaTable(path, version=version)
+    rows = table.to_pyarrow_table(filters=[("date", "=", date), ("arrived", "<=", as_of)], columns=list(CREDITED))
+    return rows.sort_by([(name, "ascending") for name in CREDITED])
+
+
+def known_conversions(
+    contract: DataContract, lake: Path, date: str, as_of: str | None, *, version: int | None = None
+) -> KnownConversions:
+    """What was known of the conversions of a date on the day `as_of`; nothing is where it is None."""
+    if as_of is None:
+        return NOTHING_KNOWN
+    mature = frozenset(o.name for o in contract.conversion_objectives if o.is_mature(date, as_of))
+    if not mature:
+        return NOTHING_KNOWN
+    rows = credited_rows(lake, date, as_of, version=version)
+    found = {name: rows.filter(pc.equal(rows["objective"], name))["impression_id"] for name in mature}
+    return KnownConversions(mature=mature, impressions={k: ids.combine_chunks() for k, ids in found.items()})
+
+
+def labels_and_masks(contract: DataContract, rows: pa.Table, known: KnownConversions) -> tuple[Labels, Mask]:
+    """Labels of examples, 0 where masked, and whether each exists; float32 and bool [N, K] in contract order.
+
+    Args:
+        contract: objectives and the surfaces that optimise them.
+        rows: impression_id, surface and the label columns of `examples`.
+        known: conversions of their date.
+    """
+    columns = []
+    for o in contract.objectives:
+        if o.conversion is None:
+            columns.append(rows[tables.label_column(o.name)].to_numpy().astype(np.float32))
+        elif o.name in known.mature:
+            converted = pc.is_in(rows["impression_id"], value_set=known.impressions[o.name])
+            columns.append(np.where(optimised(o.surfaces, rows), converted.to_numpy(), np.nan).astype(np.float32))
+        else:
+            columns.append(np.full(rows.num_rows, np.nan, dtype=np.float32))
+    label_NK = np.stack(columns, axis=1)
+    return np.nan_to_num(label_NK), ~np.isnan(label_NK)
+
+
+def optimised(surfaces: tuple[str, ...], rows: pa.Table) -> Mask:
+    """Whether the surface of each example is one of `surfaces` (none: all), bool [N]."""
+    if not surfaces:
+        return np.ones(rows.num_rows, dtype=bool)
+    return pc.is_in(rows["surface"], value_set=pa.array(surfaces)).to_numpy()
