@@ -11,7 +11,9 @@ import torch
 from deltalake import DeltaTable
 from torch import Tensor
 
-from gem_pipeline.batches.reader import DayReader, EncodedDay
+from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.reader import DayReader
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.records import DayReport
@@ -19,6 +21,7 @@ from gem_pipeline.training.plan import DayPlan
 from gem_pipeline.training.store import ModelStore
 from tests.lake_factory import CONTRACT_PATH, DAYS, contract, make_lake, put
 
+FULL = WindowSpec(max_events=64)
 VERTICALS = ("tab_1__click", "tab_0__like")
 
 
@@ -52,9 +55,9 @@ class Chain:
         }  # fmt: skip
         return DayPlan(**(own | changes))
 
-    def read(self, date: str, max_events: int = 64) -> list[EncodedDay]:
+    def read(self, date: str, window: WindowSpec = FULL) -> list[EncodedDay]:
         """Encoded examples of a day."""
-        return list(DayReader(contract(), self.lake, max_events=max_events).day(date))
+        return list(DayReader(contract(), self.lake, window=window).day(date))
 
     def table(self, name: str, date: str) -> pd.DataFrame:
         """Rows of a table on a day."""

@@ -10,19 +10,49 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedHistories:
+    """How B examples look into histories that a batch carries once.
+
+    A user's history is the union of the windows of his examples, each event once, stored in the row of his
+    first example; the rows of his other examples hold no event. Any overlap of windows is shared, also that
+    of impressions a second apart, whose windows differ.
+
+    Attributes:
+        index_T: int64 [T], the stored event (0 ... U - 1) of each event of each example.
+        length_B: int64 [B], events of each example; they sum to T.
+        log_gap_T: float32 [T], the first event number (`LOG_GAP`), which differs between examples.
+    """
+
+    index_T: Tensor
+    length_B: Tensor
+    log_gap_T: Tensor
+
+    def to(self, device: torch.device) -> SharedHistories:
+        """Copy every tensor to a device."""
+        return SharedHistories(
+            index_T=self.index_T.to(device), length_B=self.length_B.to(device), log_gap_T=self.log_gap_T.to(device)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
-    """B examples of one or more surfaces; T is the number of events of the whole batch.
+    """B examples of one or more surfaces; T is the number of events of all windows, U of all stored events.
+
+    Without `shared`, U is T and the events of a row are its window. With it, they are a user's history, and
+    `spread_events` lays them out as windows.
 
     Attributes:
         ids: KeyedJaggedTensor, keys as `InputLayout.keys`, stride B. The event keys share one jagged
             length a row; events run from the oldest to the newest.
         dense_BF: float32 [B, F], columns as `InputLayout.dense`.
-        event_dense_TE: float32 [T, E], columns as `InputLayout.event_dense`, aligned with the event ids.
+        event_dense_TE: float32 [U, E], columns as `InputLayout.event_dense`, aligned with the event ids; where
+            histories are shared, the first column is 0 and stands in `shared`.
         surface_B: int64 [B], position in `InputLayout.surfaces`.
         label_BK: float32 [B, K], 0 or 1; 0 where masked.
         mask_BK: bool [B, K], whether the label exists: the surface optimises the objective.
         user_B: int64 [B], the user, for per-user metrics.
         example_B: int64 [B], row number of the example in its partition (bucket, user, time, id order).
+        shared: how examples look into shared histories; None: each row carries its own window.
     """
 
     ids: KeyedJaggedTensor
@@ -33,11 +63,27 @@ class Batch:
     mask_BK: Tensor
     user_B: Tensor
     example_B: Tensor
+    shared: SharedHistories | None = None
 
     @property
     def size(self) -> int:
         """Number of examples B."""
         return int(self.surface_B.shape[0])
+
+    def spread_events(self, stored_UD: Tensor) -> Tensor:
+        """Lay values of the stored events out as windows: [U, ...] -> [T, ...]."""
+        return stored_UD if self.shared is None else stored_UD.index_select(0, self.shared.index_T)
+
+    def window_lengths(self, stored_B: Tensor) -> Tensor:
+        """Events of each window, int64 [B], given the stored events of each row [B]."""
+        return stored_B if self.shared is None else self.shared.length_B
+
+    def window_numbers(self) -> Tensor:
+        """Event numbers of all windows, float32 [T, E], columns as `InputLayout.event_dense`."""
+        if self.shared is None:
+            return self.event_dense_TE
+        rest_TE = self.spread_events(self.event_dense_TE[:, 1:])
+        return torch.cat([self.shared.log_gap_T.to(rest_TE.dtype)[:, None], rest_TE], dim=1)
 
     def to(self, device: torch.device) -> Batch:
         """Copy every tensor to a device."""
@@ -50,4 +96,5 @@ class Batch:
             mask_BK=self.mask_BK.to(device),
             user_B=self.user_B.to(device),
             example_B=self.example_B.to(device),
+            shared=self.shared.to(device) if self.shared is not None else None,
         )

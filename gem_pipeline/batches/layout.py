@@ -5,14 +5,17 @@ Derived from the contract once, stored with every model, so that a reloaded mode
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gem_pipeline.contracts.contract import DataContract, Feature
+from gem_pipeline.errors import ConfigError
 
+EVENT_PREFIX, DID_PREFIX = "event_", "did_"
 EVENT_AD = "event_ad"  # names of the event-id features of every layout
 EVENT_SURFACE = "event_surface"
 EVENT_SOURCE = "event_source"
+LOG_GAP = "log_gap_s"  # the time from an event to the impression; always the first event number
 PLACE_TABLE = "place"  # small table that surfaces and event sources share
 
 
@@ -59,6 +62,40 @@ class InputLayout:
         """Keys of the KeyedJaggedTensor, in order: tokens, then event ids."""
         return tuple(feature.name for feature in (*self.tokens, *self.event_ids))
 
+    def narrowed(self, inputs: tuple[str, ...]) -> InputLayout:
+        """The layout of a model that reads only some of the event inputs.
+
+        Args:
+            inputs: names from `event_ids` and `event_dense`; empty: all. The time gap always stays.
+
+        Raises:
+            ConfigError: a name is unknown, or no event id is left.
+        """
+        if not inputs:
+            return self
+        if strangers := sorted(set(inputs) - {f.name for f in self.event_ids} - set(self.event_dense)):
+            raise ConfigError(
+                f"Event inputs {strangers} are not in the layout of the contract.",
+                remedy=f"Choose from {', '.join([*(f.name for f in self.event_ids), *self.event_dense])}.",
+            )
+        event_ids = tuple(feature for feature in self.event_ids if feature.name in inputs)
+        if not event_ids:
+            raise ConfigError("No event id is left among the event inputs.", remedy=f"Add {EVENT_AD} to them.")
+        return replace(
+            self,
+            event_ids=event_ids,
+            event_dense=tuple(name for name in self.event_dense if name == LOG_GAP or name in inputs),
+        )
+
+    @property
+    def event_columns(self) -> tuple[str, ...]:
+        """Columns of `user_events` that the event inputs are made of, but for the time of the event."""
+        place = {EVENT_AD: "ad_id", EVENT_SURFACE: "surface", EVENT_SOURCE: "source"}
+        names = [place.get(f.name, f.name.removeprefix(EVENT_PREFIX)) for f in self.event_ids]
+        names += ["value"] if "log_value" in self.event_dense else []
+        names += ["actions"] if any(name.startswith(DID_PREFIX) for name in self.event_dense) else []
+        return tuple(names)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready form; `from_dict` reverses it."""
         return asdict(self)
@@ -101,12 +138,12 @@ def input_layout(contract: DataContract) -> InputLayout:
         ),
         event_ids=(
             IdFeature(name=EVENT_AD, table=contract.sequence.ad_table),
-            *(IdFeature(name=f"event_{a.name}", table=a.table) for a in contract.sequence.attributes),
+            *(IdFeature(name=f"{EVENT_PREFIX}{a.name}", table=a.table) for a in contract.sequence.attributes),
             IdFeature(name=EVENT_SURFACE, table=PLACE_TABLE),
             IdFeature(name=EVENT_SOURCE, table=PLACE_TABLE),
         ),
         dense=dense_names(contract),
-        event_dense=("log_gap_s", "log_value", *(f"did_{kind}" for kind in contract.sequence.kinds)),
+        event_dense=(LOG_GAP, "log_value", *(f"{DID_PREFIX}{kind}" for kind in contract.sequence.kinds)),
         surfaces=contract.surfaces,
         objectives=tuple(o.name for o in contract.objectives),
     )

@@ -1,126 +1,159 @@
-"""Day batches from Delta, without Spark: examples joined with their histories just in time.
+"""A day from Delta, without Spark: examples joined with their histories just in time.
 
-Bucket by bucket: the events of one user bucket are held at a time, so memory is bounded by the largest
-bucket. Histories are sliced from `user_events` by the pointer of each example; no copy is stored.
+User slice by user slice: only the events of one slice's users are read, and of those only the columns that the
+model's layout needs, from the files that can hold a visible event. No history is stored with an example
+(versioned late materialisation, arXiv 2604.24806, section 4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import torch
-from deltalake import DeltaTable
-from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+import pyarrow.compute as pc
 
-from gem_pipeline.batches import encoding
-from gem_pipeline.batches.batch import Batch
-from gem_pipeline.batches.history import History, Window
-from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, known_conversions, labels_and_masks
-from gem_pipeline.batches.layout import EVENT_AD, EVENT_SOURCE, EVENT_SURFACE, InputLayout, input_layout
+from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.features import encode, event_columns
+from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, known_conversions
+from gem_pipeline.batches.lake import SilverTable, TablePart
+from gem_pipeline.batches.layout import InputLayout, input_layout
+from gem_pipeline.batches.slices import BucketUsers, UserSlice, cut_slices
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
-from gem_pipeline.errors import PartitionError, SchemaError
+from gem_pipeline.errors import ConfigError, PartitionError
 
-LOG_GAP_SCALE = 8.0  # log1p of the gap of an event is divided by this to be of order one
+ARRAY_BYTES = 80  # working arrays of an event: order, keys and times, visibility, place
+SLICES_A_RANK = 8  # slices are cut this much finer than a rank's share, so that shares come out even
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedDay:
-    """All examples of a day (or of one bucket of it), encoded; histories by position into `events`.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReaderConfig:
+    """How a day is read, whatever the model.
 
     Attributes:
-        token_ids: embedding rows of each token feature and the ids a row.
-        window: events of each example.
-        event_ids: embedding rows of each event-id feature, for every event of the bucket, shape [E].
-        event_dense_EF: dense event inputs but the time gap, shape [E, F - 1].
-        event_ts_E: event times in microseconds.
+        max_resident_bytes: bound on what the events of all slices that are held at a time take, encoded and
+            raw; a single user whose events exceed a slice's share is read alone, and is the only exception.
     """
 
-    layout: InputLayout
-    token_ids: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-    dense_NF: npt.NDArray[np.float32]
-    surface_N: npt.NDArray[np.int64]
-    label_NK: npt.NDArray[np.float32]
-    mask_NK: npt.NDArray[np.bool_]
-    user_N: npt.NDArray[np.int64]
-    as_of_N: npt.NDArray[np.int64]
-    example_N: npt.NDArray[np.int64]
-    impression_ids: pa.Array
-    window: Window
-    event_ids: dict[str, npt.NDArray[np.int64]]
-    event_dense_EF: npt.NDArray[np.float32]
-    event_ts_E: npt.NDArray[np.int64]
+    max_resident_bytes: int = 2 << 30
 
-    @property
-    def size(self) -> int:
-        """Number of examples."""
-        return len(self.surface_N)
-
-    def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """Materialise a batch of the given rows: ids, dense inputs and jagged histories, oldest event first."""
-        values: list[npt.NDArray[np.int64]] = []
-        lengths: list[npt.NDArray[np.int64]] = []
-        for feature in self.layout.tokens:
-            ids, length_N = self.token_ids[feature.name]
-            values.append(_pick(ids, length_N, rows))
-            lengths.append(length_N[rows])
-        event_T = _pick(self.window.index_T, self.window.length_N, rows)
-        event_length_B = self.window.length_N[rows]
-        for feature in self.layout.event_ids:
-            values.append(self.event_ids[feature.name][event_T])
-            lengths.append(event_length_B)
-        gap_s_T = (np.repeat(self.as_of_N[rows], event_length_B) - self.event_ts_E[event_T]) / 1e6
-        log_gap_T1 = (np.log1p(gap_s_T) / LOG_GAP_SCALE)[:, None].astype(np.float32)
-        return Batch(
-            ids=KeyedJaggedTensor.from_lengths_sync(
-                keys=list(self.layout.keys),
-                values=torch.from_numpy(np.concatenate(values)),
-                lengths=torch.from_numpy(np.concatenate(lengths)),
-            ),
-            dense_BF=torch.from_numpy(self.dense_NF[rows]),
-            event_dense_TE=torch.from_numpy(np.concatenate([log_gap_T1, self.event_dense_EF[event_T]], axis=1)),
-            surface_B=torch.from_numpy(self.surface_N[rows]),
-            label_BK=torch.from_numpy(self.label_NK[rows]),
-            mask_BK=torch.from_numpy(self.mask_NK[rows]),
-            user_B=torch.from_numpy(self.user_N[rows]),
-            example_B=torch.from_numpy(self.example_N[rows]),
-        )
-
-
-def _pick(
-    flat: npt.NDArray[np.int64], length_N: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Concatenate the jagged rows `rows` of `flat`."""
-    begin_N = np.cumsum(length_N) - length_N
-    begin, length = begin_N[rows], length_N[rows]
-    offset = np.cumsum(length) - length
-    return flat[np.repeat(begin - offset, length) + np.arange(int(length.sum()))]
+    def __post_init__(self) -> None:
+        if self.max_resident_bytes < 1:
+            raise ConfigError(
+                f"max_resident_bytes is {self.max_resident_bytes}.", remedy="Let at least one event stay in memory."
+            )
 
 
 class DayReader:
     """Reads the examples of a date with their histories.
 
+    Memory: events take at most `ReaderConfig.max_resident_bytes` (see there), plus a few blocks of a file while
+    it is scanned, plus the examples of the slices held.
+
     Args:
         contract: names features, counters, surfaces and objectives.
         lake: root folder of the lake.
-        max_events: events an example may see, the newest ones.
-        versions: Delta version of each table to read; tables not named are read at their newest.
+        window: events that an example may see.
+        config: memory, prefetching and batches.
+        versions: Delta version of each table to read; tables not named are read at what is newest at first use.
+
+    Raises:
+        ConfigError: the window names something that the contract does not declare.
     """
 
     def __init__(
-        self, contract: DataContract, lake: Path, *, max_events: int, versions: dict[str, int] | None = None
+        self,
+        contract: DataContract,
+        lake: Path,
+        *,
+        window: WindowSpec,
+        config: ReaderConfig | None = None,
+        versions: dict[str, int] | None = None,
     ) -> None:
-        self.contract, self.lake, self.max_events = contract, lake, max_events
-        self.layout = input_layout(contract)
-        self.versions = versions or {}
+        window.check(contract)
+        self.contract, self.lake, self.window = contract, lake, window
+        self.layout: InputLayout = input_layout(contract).narrowed(window.inputs)
+        self.config = config or ReaderConfig()
+        self._asked_versions = versions or {}
+        self._event_columns = event_columns(contract, self.layout, window)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Delta versions that are read."""
+        return {table.schema.name: table.version for table in (self._examples, self._events)}
+
+    @property
+    def event_bytes(self) -> int:
+        """Bytes that an event takes while its slice is held: its columns, working arrays and inputs."""
+        types = tables.user_events(self.contract).arrow()
+        names = (*self.contract.surfaces, *self.contract.sequence.sources)
+        text = 4 + max(len(name) for name in names)
+        raw = sum(
+            text if pa.types.is_string(types.field(c).type) else types.field(c).type.bit_width // 8
+            for c in self._event_columns
+        )
+        return raw + ARRAY_BYTES + 8 * len(self.layout.event_ids) + 4 * len(self.layout.event_dense)
+
+    def plan(self, date: str, *, world_size: int = 1) -> tuple[UserSlice, ...]:
+        """Cut a day into user slices, in the order of (bucket, user).
+
+        Args:
+            date: the partition.
+            world_size: ranks that will share them; for several, users are counted and slices cut finer.
+
+        Raises:
+            PartitionError: the date has no examples.
+            SchemaError: a table uses a Delta feature or lacks a column that the reader needs.
+        """
+        examples = self._examples.part([("date", "=", date)])
+        pointers = examples.read(("bucket", "user_id", "impression_ts"), pc.scalar(True))
+        if not pointers.num_rows:
+            raise PartitionError(
+                f"Table examples has no rows for date {date}.", remedy="Materialise examples for this date first."
+            )
+        max_events = self.config.max_resident_bytes // self.event_bytes
+        bucket_N, user_N = pointers["bucket"].to_numpy(), pointers["user_id"].to_numpy()
+        when = self._time_condition(pointers["impression_ts"])
+        buckets = []
+        for bucket in np.unique(bucket_N).tolist():
+            user_U, examples_U = np.unique(user_N[bucket_N == bucket], return_counts=True)
+            part = self._event_part(date, bucket, when)
+            fits = part.num_rows is not None and part.num_rows <= max_events
+            events_U = None if fits and world_size == 1 else self._count(part, user_U, when)
+            buckets.append(BucketUsers(bucket=bucket, user_U=user_U, examples_U=examples_U, events_U=events_U))
+        rule = {"max_events": self.window.max_events, "max_resident_events": max_events}
+        slices = cut_slices(buckets, **rule)
+        if world_size == 1:
+            return slices
+        share = sum(piece.cost for piece in slices) // (world_size * SLICES_A_RANK)
+        return cut_slices(buckets, **rule, max_cost=max(1, share))
+
+    def known(self, date: str, as_of: str | None) -> KnownConversions:
+        """What was known of the conversions of a date on the day `as_of`; nothing is where it is None."""
+        version = self._asked_versions.get(tables.attributed_conversions().name)
+        return known_conversions(self.contract, self.lake, date, as_of, version=version)
+
+    def read(self, date: str, piece: UserSlice, *, known: KnownConversions = NOTHING_KNOWN) -> EncodedDay:
+        """Read and encode the examples of one slice, and the events that they may see."""
+        own = (pc.field("user_id") >= piece.first_user) & (pc.field("user_id") <= piece.last_user)
+        schema = tables.examples(self.contract)
+        part = self._examples.part([("date", "=", date), ("bucket", "=", str(piece.bucket))])
+        rows = part.read(schema.column_names, own).sort_by([(column, "ascending") for column in schema.sort_by])
+        when = self._time_condition(rows["impression_ts"])
+        users = pc.field("user_id").isin(pc.unique(rows["user_id"]))
+        events = self._event_part(date, piece.bucket, when & own).read(self._event_columns, when & own & users)
+        return encode(
+            self.contract, self.layout, rows, events, window=self.window, first_row=piece.first_row, known=known
+        )
 
     def day(self, date: str, *, as_of: str | None = None) -> Iterator[EncodedDay]:
-        """Yield the day bucket by bucket, in bucket order; empty buckets are left out.
+        """Yield the day slice by slice, in the order of (bucket, user).
 
         Args:
             date: the partition.
@@ -131,155 +164,45 @@ class DayReader:
             PartitionError: the date has no examples.
             SchemaError: a table uses a Delta feature or lacks a column that the reader needs.
         """
-        total = 0
-        version = self.versions.get(tables.attributed_conversions().name)
-        known = known_conversions(self.contract, self.lake, date, as_of, version=version)
-        for bucket in range(self.contract.visibility.user_buckets):
-            rows = self._read(tables.examples(self.contract), [("date", "=", date), ("bucket", "=", bucket)])
-            if not rows.num_rows:
-                continue
-            events = self._read(tables.user_events(self.contract), [("date", "<=", date), ("bucket", "=", bucket)])
-            yield encode(
-                self.contract, self.layout, rows, events, max_events=self.max_events, first_row=total, known=known
-            )
-            total += rows.num_rows
-        if not total:
-            raise PartitionError(
-                f"Table examples has no rows for date {date}.", remedy="Materialise examples for this date first."
-            )
+        known = self.known(date, as_of)
+        for piece in self.plan(date):
+            yield self.read(date, piece, known=known)
 
-    def batches(self, date: str, *, batch_size: int, generator: np.random.Generator | None = None) -> Iterator[Batch]:
-        """Yield batches of a day: in storage order, or shuffled within buckets by `generator`."""
-        for part in self.day(date):
-            yield from day_batches(part, batch_size=batch_size, generator=generator)
+    @cached_property
+    def _examples(self) -> SilverTable:
+        return self._table(tables.examples(self.contract), tables.examples(self.contract).column_names)
 
-    def _read(self, schema: tables.TableSchema, filters: list[tuple[str, str, str | int]]) -> pa.Table:
-        table = DeltaTable(str(self.lake / schema.name), version=self.versions.get(schema.name))
-        if extra := set(table.protocol().reader_features or ()):
-            raise SchemaError(
-                f"Table {schema.name} uses Delta reader features {sorted(extra)} that would be read wrongly.",
-                remedy="Recreate the table without deletion vectors and column mapping.",
-            )
-        have = {field.name for field in table.schema().fields}
-        if missing := [name for name in schema.column_names if name not in have]:
-            raise SchemaError(
-                f"Table {schema.name} lacks column(s) {', '.join(missing)}.",
-                remedy="The contract changed since it was derived: materialise it again.",
-            )
-        rows = table.to_pyarrow_table(filters=filters, columns=list(schema.column_names))
-        order = [(column, "ascending") for column in schema.sort_by]
-        return rows.sort_by(order) if schema.name == "examples" else rows
+    @cached_property
+    def _events(self) -> SilverTable:
+        return self._table(tables.user_events(self.contract), self._event_columns)
 
+    def _table(self, schema: tables.TableSchema, columns: tuple[str, ...]) -> SilverTable:
+        table = SilverTable(self.lake, schema, version=self._asked_versions.get(schema.name))
+        table.require(columns)
+        return table
 
-def day_batches(part: EncodedDay, *, batch_size: int, generator: np.random.Generator | None = None) -> Iterator[Batch]:
-    """Cut an encoded part into batches; the last one may be smaller, none is empty."""
-    order = np.arange(part.size) if generator is None else generator.permutation(part.size)
-    for first in range(0, part.size, batch_size):
-        yield part.batch(order[first : first + batch_size])
+    def _event_part(self, date: str, bucket: int, when: pc.Expression) -> TablePart:
+        return self._events.part([("date", "<=", date), ("bucket", "=", str(bucket))], when)
 
+    def _time_condition(self, as_of: pa.ChunkedArray) -> pc.Expression:
+        """Events that some of the impressions may see: not too late for the last, not too old for the first."""
+        last = pc.max(as_of).as_py()
+        allowance = timedelta(seconds=self.contract.visibility.allowance_s)
+        when = (pc.field("event_ts") < pa.scalar(last)) & (pc.field("ingest_ts") <= pa.scalar(last + allowance))
+        if self.window.look_back_s is None:
+            return when
+        first = pc.min(as_of).as_py()
+        age = min(timedelta(seconds=self.window.look_back_s), first - datetime(1, 1, 2, tzinfo=UTC))
+        oldest = first - age
+        # Statistics of a file cut its largest time to whole milliseconds: a bound between two of them could miss it.
+        oldest -= timedelta(microseconds=oldest.microsecond % 1000)
+        return when & (pc.field("event_ts") >= pa.scalar(oldest))
 
-def encode(
-    contract: DataContract,
-    layout: InputLayout,
-    rows: pa.Table,
-    events: pa.Table,
-    *,
-    max_events: int,
-    first_row: int = 0,
-    known: KnownConversions = NOTHING_KNOWN,
-) -> EncodedDay:
-    """Encode examples and the events they may see.
-
-    Args:
-        contract: names the columns.
-        layout: `input_layout(contract)`.
-        rows: examples, in storage order.
-        events: events of (at least) the users of `rows`.
-        max_events: window length.
-        first_row: number of the first example within its date.
-        known: conversions of the date; by default no label of a conversion exists.
-    """
-    history = History(events, allowance_s=contract.visibility.allowance_s)
-    user_N = rows["user_id"].to_numpy()
-    as_of_N = rows["impression_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
-    size = {spec.name: spec.rows for spec in layout.tables}
-    label_NK, mask_NK = labels_and_masks(contract, rows, known)
-    return EncodedDay(
-        layout=layout,
-        token_ids=_token_ids(contract, layout, rows, size),
-        dense_NF=_dense(contract, rows),
-        surface_N=_place_rows(rows["surface"], contract.surfaces) - 1,
-        label_NK=label_NK,
-        mask_NK=mask_NK,
-        user_N=user_N,
-        as_of_N=as_of_N,
-        example_N=np.arange(first_row, first_row + rows.num_rows),
-        impression_ids=rows["impression_id"].combine_chunks(),
-        window=history.window(user_N, as_of_N, max_events=max_events),
-        event_ids=_event_ids(contract, history.events, size),
-        event_dense_EF=_event_dense(contract, history.events),
-        event_ts_E=history.events["event_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy(),
-    )
-
-
-def _place_rows(column: pa.ChunkedArray, names: tuple[str, ...], first: int = 1) -> npt.NDArray[np.int64]:
-    """Rows of the place table: position of the name plus `first`."""
-    encoded = column.combine_chunks().dictionary_encode()
-    position = np.array([names.index(name) + first for name in encoded.dictionary.to_pylist()], dtype=np.int64)
-    return position[encoded.indices.to_numpy()] if len(position) else np.zeros(len(column), dtype=np.int64)
-
-
-def _token_ids(
-    contract: DataContract, layout: InputLayout, rows: pa.Table, size: dict[str, int]
-) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    one_N = np.ones(rows.num_rows, dtype=np.int64)
-    ad = encoding.id_rows(rows["ad_id"], salt="ad", rows=size[contract.sequence.ad_table])
-    ids = {"ad": (ad, one_N), "surface": (_place_rows(rows["surface"], contract.surfaces), one_N)}
-    attribute = {a.column: a.name for a in contract.sequence.attributes}
-    for feature in contract.features:
-        if feature.table is None:
-            continue
-        column, table_rows = rows[feature.name], size[feature.table]
-        if feature.kind == "multi_hot":
-            ids[feature.name] = encoding.multi_hot_rows(column, salt=feature.name, rows=table_rows)
-        elif feature.kind == "bucketed":
-            cut = encoding.bucket_rows(column, feature.boundaries, salt=feature.name, rows=table_rows)
-            ids[feature.name] = (cut, one_N)
-        else:
-            shared = tables.is_event_attribute(contract, feature)
-            salt = attribute[feature.column] if shared else feature.name
-            ids[feature.name] = (encoding.id_rows(column, salt=salt, rows=table_rows), one_N)
-    return {feature.name: ids[feature.name] for feature in layout.tokens}
-
-
-def _dense(contract: DataContract, rows: pa.Table) -> npt.NDArray[np.float32]:
-    """Dense inputs in the order of `layout.dense`."""
-    columns = [encoding.number_inputs(rows[f.name], f.transform) for f in contract.features if f.kind == "dense"]
-    groups = contract.counters.groups
-    for counter in groups:
-        events_N = rows[tables.count_column(counter.name)].to_numpy()
-        columns.append(encoding.count_inputs(events_N))
-        prior = next(c for c in groups if not c.keys and c.source == counter.source)
-        for kind in counter.kinds:
-            hits_N = rows[tables.count_column(counter.name, kind)].to_numpy()
-            over_all = rows[tables.count_column(prior.name, kind)], rows[tables.count_column(prior.name)]
-            base = encoding.prior_rates(over_all[0].to_numpy(), over_all[1].to_numpy()) if counter.keys else None
-            columns.append(encoding.rate_inputs(hits_N, events_N, base))
-    return np.stack(columns, axis=1) if columns else np.zeros((rows.num_rows, 0), dtype=np.float32)
-
-
-def _event_ids(contract: DataContract, events: pa.Table, size: dict[str, int]) -> dict[str, npt.NDArray[np.int64]]:
-    ids = {EVENT_AD: encoding.id_rows(events["ad_id"], salt="ad", rows=size[contract.sequence.ad_table])}
-    for a in contract.sequence.attributes:
-        ids[f"event_{a.name}"] = encoding.id_rows(events[a.name], salt=a.name, rows=size[a.table])
-    ids[EVENT_SURFACE] = _place_rows(events["surface"], contract.surfaces)
-    ids[EVENT_SOURCE] = _place_rows(events["source"], contract.sequence.sources, first=1 + len(contract.surfaces))
-    return ids
-
-
-def _event_dense(contract: DataContract, events: pa.Table) -> npt.NDArray[np.float32]:
-    """log1p of the value, then one 0/1 column a kind."""
-    value = np.log1p(np.maximum(np.nan_to_num(events["value"].to_numpy()), 0)) / encoding.LOG_SCALE
-    bits = events["actions"].to_numpy()
-    did = [(bits >> i & 1).astype(np.float32) for i in range(len(contract.sequence.kinds))]
-    return np.stack([value.astype(np.float32), *did], axis=1)
+    @staticmethod
+    def _count(part: TablePart, user_U: np.ndarray, when: pc.Expression) -> np.ndarray:
+        """Events of each user, counted a block at a time."""
+        count_U = np.zeros(len(user_U), dtype=np.int64)
+        users = pc.field("user_id").isin(pa.array(user_U))
+        for block in part.blocks(("user_id",), when & users):
+            count_U += np.bincount(np.searchsorted(user_U, block["user_id"].to_numpy()), minlength=len(user_U))
+        return count_U

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gem_pipeline.batches.reader import ReaderConfig
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig
 from gem_pipeline.models.vertical import VerticalConfig
@@ -21,6 +22,7 @@ class RunConfig:
     vertical: VerticalConfig
     vertical_training: TrainConfig
     distillation: DistillationConfig
+    reading: ReaderConfig
     baseline_days: int = 14
 
 
@@ -39,6 +41,7 @@ def tiny() -> RunConfig:
             batch_size=128, dense_lr=2e-3, embedding_lr=0.01, weight_decay=0.01, warmup_steps=20, averaging_horizon=200
         ),
         distillation=DistillationConfig(),
+        reading=ReaderConfig(),
     )
 
 

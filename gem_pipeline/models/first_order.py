@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
-from gem_pipeline.kernels.jagged import newest_index, offsets_to_lengths
-from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
+from gem_pipeline.kernels.jagged import lengths_to_offsets, newest_index, offsets_to_lengths
+from gem_pipeline.models.embeddings import EmbeddedInput, FeatureEmbeddings, mean_by_segment, newest_events
 
 INIT_STD = 0.01
 HISTORY_SCALE = 4.0  # the mean over a history moves less than a single id: it is given more weight
@@ -60,11 +60,24 @@ class FirstOrderTerms(nn.Module):
 
     def forward(self, batch: Batch, number_BF: Tensor) -> Tensor:
         """A batch and its normalised numbers [B, F] -> logits [B, K]."""
-        ids, _ = newest_events(batch.ids, self.layout, self.history)
-        embedded = self.ids(ids)
-        event_TK = torch.stack(embedded.event_TD).sum(dim=0)
-        recent_BK = HISTORY_SCALE * mean_by_segment(event_TK, offsets_to_lengths(embedded.offsets_B1))
+        embedded, event_TK, length_B = self._recent(batch)
+        recent_BK = HISTORY_SCALE * mean_by_segment(event_TK, length_B)
         id_BK = (embedded.token_BND.sum(dim=1) + recent_BK)[:, : self.num_objectives]
         surface_FK = self.surface_slope_SFK.index_select(0, batch.surface_B)  # its gradient is summed in order
         surface_BK = torch.bmm(number_BF[:, None, :], surface_FK).squeeze(1)
         return id_BK + self.slope(number_BF) + SURFACE_SCALE * surface_BK
+
+    def _recent(self, batch: Batch) -> tuple[EmbeddedInput, Tensor, Tensor]:
+        """Embedded ids, the vectors of the newest events [T, K] and their number in each row [B].
+
+        Shared histories are looked up whole, once; a row's own window is cut before anything is looked up.
+        """
+        if batch.shared is None:
+            ids, _ = newest_events(batch.ids, self.layout, self.history)
+            embedded = self.ids(ids)
+            return embedded, torch.stack(embedded.event_TD).sum(dim=0), offsets_to_lengths(embedded.offsets_B1)
+        embedded = self.ids(batch.ids)
+        index_T = batch.shared.index_T
+        kept, kept_B1 = newest_index(lengths_to_offsets(batch.shared.length_B), self.history, index_T.shape[0])
+        stored_UK = torch.stack(embedded.event_TD).sum(dim=0)
+        return embedded, stored_UK.index_select(0, index_T.index_select(0, kept)), offsets_to_lengths(kept_B1)

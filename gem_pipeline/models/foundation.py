@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
+from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings
@@ -23,6 +25,8 @@ from gem_pipeline.models.interformer import InterFormer, InterFormerConfig
 from gem_pipeline.models.sequence import EventEncoder
 from gem_pipeline.models.wukong import WukongConfig
 
+TINY_HISTORY = WindowSpec(max_events=64)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundationConfig:
@@ -31,7 +35,7 @@ class FoundationConfig:
     Attributes:
         dim: width D of every token and event.
         layers: interleaved layers.
-        history: events of a row that the reader hands over, newest kept.
+        history: events of a row that the reader hands over.
         heads: attention heads.
         num_summary: summary tokens of the non-sequence side (CLS tokens of the sequence).
         num_pma: learned pooling queries over the sequence.
@@ -54,7 +58,7 @@ class FoundationConfig:
 
     dim: int = 32
     layers: int = 2
-    history: int = 64
+    history: WindowSpec = TINY_HISTORY
     heads: int = 2
     num_summary: int = 4
     num_pma: int = 2
@@ -75,7 +79,7 @@ class FoundationConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.history, self.representation_dim, self.domain_dim, *self.dense_hidden, *self.trunk_hidden) < 1:
+        if min(self.representation_dim, self.domain_dim, *self.dense_hidden, *self.trunk_hidden) < 1:
             raise ConfigError(f"Model sizes must be at least 1: {self}.", remedy="Raise the size that is 0.")
         if self.embedding_std <= 0.0:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
@@ -110,7 +114,7 @@ class FoundationConfig:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> FoundationConfig:
         """Rebuild a configuration from `to_dict`, also after a trip through JSON."""
-        return read_config(FoundationConfig, document)
+        return read_config(FoundationConfig, document | {"history": WindowSpec.from_dict(document["history"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +152,14 @@ class FoundationModel(nn.Module):
 
     def forward(self, batch: Batch) -> ModelOutput:
         """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R]."""
-        embedded = self.embeddings(batch.ids)
-        statistics_BF = self.statistics(batch.event_dense_TE, embedded.offsets_B1)
+        embedded = self.embeddings(batch.ids)  # a shared history is looked up once
+        event_dense_TE = batch.window_numbers()
+        offsets_B1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
+        statistics_BF = self.statistics(event_dense_TE, offsets_B1)
         number_BF = torch.cat([self.normalize(batch.dense_BF), statistics_BF], dim=1)
         x_BND = torch.cat([self.dense(number_BF)[:, None, :], embedded.token_BND], dim=1)
-        event_TD = self.events(embedded.event_TD, batch.event_dense_TE)
-        summary_BMD = self.interformer(x_BND, event_TD, embedded.offsets_B1)
+        id_TD = batch.spread_events(torch.stack(embedded.event_TD).sum(dim=0))
+        summary_BMD = self.interformer(x_BND, self.events(id_TD, event_dense_TE), offsets_B1)
         # A token of D numbers is too narrow for the counters: the trunk sees them directly as well (ours).
         hidden_BR = torch.relu(self.trunk(torch.cat([summary_BMD.flatten(1), number_BF], dim=1)))
         representation_BR = self.gate(hidden_BR, batch.surface_B)

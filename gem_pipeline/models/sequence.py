@@ -28,9 +28,9 @@ class EventEncoder(nn.Module):
         self.dense = nn.Linear(num_dense, dim)
         self.norm = nn.LayerNorm(dim)
 
-    def forward(self, event_TD: tuple[Tensor, ...], dense_TE: Tensor) -> Tensor:
-        """Id vectors, each [T, D], and numbers [T, E] -> events [T, D]."""
-        return self.norm(torch.stack(event_TD).sum(dim=0) + self.dense(dense_TE))
+    def forward(self, id_TD: Tensor, dense_TE: Tensor) -> Tensor:
+        """Sum of the id vectors [T, D] and numbers [T, E] -> events [T, D]."""
+        return self.norm(id_TD + self.dense(dense_TE))
 
 
 class PersonalizedProjection(nn.Module):

@@ -13,12 +13,16 @@ from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.sharing import expand_histories
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import offsets_to_lengths
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
 from gem_pipeline.models.heads import GATE_STD, RATE_FLOOR
+
+RECENT_EVENTS = WindowSpec(max_events=16)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,20 +31,20 @@ class VerticalConfig:
 
     Attributes:
         dim: width of its own embeddings.
-        max_history: newest events of a row that are pooled.
+        history: events of a row that are pooled.
         hidden: widths of the trunk, the last one feeds both heads.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the trunk, in training only.
     """
 
     dim: int = 8
-    max_history: int = 16
+    history: WindowSpec = RECENT_EVENTS
     hidden: tuple[int, ...] = (64, 32)
     embedding_std: float = 0.05
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.hidden or min(self.dim, self.max_history, *self.hidden) < 1:
+        if not self.hidden or min(self.dim, *self.hidden) < 1:
             raise ConfigError(f"Model sizes must be at least 1: {self}.", remedy="Raise the size that is 0.")
         if self.embedding_std <= 0.0:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
@@ -54,7 +58,7 @@ class VerticalConfig:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> VerticalConfig:
         """Rebuild a configuration from `to_dict`, also after a trip through JSON."""
-        return read_config(VerticalConfig, document)
+        return read_config(VerticalConfig, document | {"history": WindowSpec.from_dict(document["history"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +112,8 @@ class VerticalModel(nn.Module):
 
     def forward(self, batch: Batch) -> VerticalOutput:
         """Score a batch: ids, dense [B, F], event numbers [T, E] -> two logits [B]."""
-        ids, kept = newest_events(batch.ids, self.layout, self.config.max_history)
+        batch = expand_histories(batch, self.layout)  # windows of a few events overlap little
+        ids, kept = newest_events(batch.ids, self.layout, self.config.history.max_events)
         embedded = self.embeddings(ids)
         event_dense_TE = batch.event_dense_TE.index_select(0, kept)
         event_TD = torch.stack(embedded.event_TD).sum(dim=0) + self.event_dense(event_dense_TE)

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from gem_pipeline.batches.reader import EncodedDay, day_batches
+from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.foundation import SCORING_BATCH, model_config
 from gem_pipeline.runs.records import DayReport
@@ -19,6 +20,7 @@ from gem_pipeline.training.plan import LOGISTIC, digest, example_dates
 from gem_pipeline.training.store import StoredModel
 from gem_pipeline.transfer.teacher_outputs import prediction_rows, write_predictions
 
+BASELINE_WINDOW = WindowSpec(max_events=HISTORY_EVENTS)
 TUNED_DAYS = 3  # while the window is at most so long, C is tuned afresh every day
 
 
@@ -37,14 +39,14 @@ def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
     """
     plan = context.plan
     started = time.perf_counter()
-    today = context.read(plan.date, max_events=HISTORY_EVENTS)
+    today = context.read(plan.date, window=BASELINE_WINDOW)
     rows = _rows(today, day=0)
     parent = context.store.current(LOGISTIC, plan.previous_date) if plan.previous_date else None
     known = load_logistic(parent) if parent is not None else None
     if parent is not None and known is not None:
         _score(context, known, parent, rows, today)
     window = earlier_days(context)
-    earlier = [_rows(context.read(day, max_events=HISTORY_EVENTS), day=i - len(window)) for i, day in enumerate(window)]
+    earlier = [_rows(context.read(day, window=BASELINE_WINDOW), day=i - len(window)) for i, day in enumerate(window)]
     objectives = today[0].layout.objectives
     fitted = fit_logistic(
         concatenate_rows([*earlier, rows]),

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gem_pipeline.batches.reader import DayReader, EncodedDay
+from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.reader import DayReader
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.config.ladder import RunConfig, run_config
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.training.plan import DayPlan
@@ -59,11 +61,11 @@ class DayContext:
     @cached_property
     def full_history(self) -> list[EncodedDay]:
         """The plan's day with the foundation model's history: read once, scored, then learnt."""
-        return self.read(self.plan.date, max_events=self.run.foundation.history)
+        return self.read(self.plan.date, window=self.run.foundation.history)
 
-    def read(self, date: str, *, max_events: int) -> list[EncodedDay]:
-        """A day's examples with histories of at most `max_events`."""
-        return list(DayReader(self.contract, self.lake, max_events=max_events).day(date))
+    def read(self, date: str, *, window: WindowSpec) -> list[EncodedDay]:
+        """A day's examples with their histories."""
+        return list(DayReader(self.contract, self.lake, window=window, config=self.run.reading).day(date))
 
 
 PRIOR_ROWS = 50.0  # a surface's base rate is smoothed by so many rows at the rate over all surfaces

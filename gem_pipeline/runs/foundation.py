@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from gem_pipeline.batches.reader import EncodedDay, day_batches
+from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
 from gem_pipeline.runs.records import DayReport

@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 
 from gem_pipeline.batches.batch import Batch
-from gem_pipeline.batches.reader import EncodedDay
+from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.errors import ConfigError, PartitionError
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
@@ -69,7 +69,7 @@ def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
     """
     plan = context.plan
     started = time.perf_counter()
-    parts = context.read(plan.date, max_events=context.run.vertical.max_history)
+    parts = context.read(plan.date, window=context.run.vertical.history)
     teaching = _teaching(context, parts)
     report, predictions = DayReport(date=plan.date), []
     work = [(key, surface, objective, arm) for key, surface, objective in vertical_cells(plan) for arm in ARMS]

@@ -15,8 +15,10 @@ import pyarrow as pa
 import torch
 
 from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
+from gem_pipeline.batches.features import encode
 from gem_pipeline.batches.layout import InputLayout
-from gem_pipeline.batches.reader import EncodedDay, day_batches, encode
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import ModelStoreError, SchemaError
@@ -37,7 +39,7 @@ class Scorer:
         config: configuration it was stored with.
         contract: data contract it was trained under.
         objectives: names of the columns of the probabilities.
-        max_events: newest events of a row that it reads.
+        window: events of a row that it reads.
     """
 
     def __init__(self, stored: StoredModel) -> None:
@@ -47,7 +49,7 @@ class Scorer:
         self._model = _build(self.config, self.layout, stored)
         vertical = self.config["kind"] == "vertical"
         self.objectives = (self.config["objective"],) if vertical else self.layout.objectives
-        self.max_events = _max_events(self._model)
+        self.window = _window(self._model)
 
     def score(self, parts: list[EncodedDay]) -> npt.NDArray[np.float32]:
         """Probabilities of encoded examples in their order, [N, number of objectives]."""
@@ -79,7 +81,7 @@ class Scorer:
         """
         del params
         rows, events = _tables(model_input, self.contract)
-        part = encode(self.contract, self.layout, rows, events, max_events=self.max_events)
+        part = encode(self.contract, self.layout, rows, events, window=self.window)
         return pd.DataFrame(self.score([part]), columns=list(self.objectives), index=model_input.index)
 
 
@@ -108,10 +110,8 @@ def _build(
     return model.eval()
 
 
-def _max_events(model: FoundationModel | VerticalModel | LogisticBaseline) -> int:
-    if isinstance(model, FoundationModel):
-        return model.config.history
-    return model.config.max_history if isinstance(model, VerticalModel) else HISTORY_EVENTS
+def _window(model: FoundationModel | VerticalModel | LogisticBaseline) -> WindowSpec:
+    return WindowSpec(max_events=HISTORY_EVENTS) if isinstance(model, LogisticBaseline) else model.config.history
 
 
 def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.Table]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.sharing import expand_histories
 from gem_pipeline.errors import ConfigError
 
 HISTORY_EVENTS = 20  # newest events whose ids enter the bag
@@ -91,6 +92,7 @@ class LogisticRows:
 
 def inputs_of_batch(batch: Batch, layout: InputLayout) -> LogisticInputs:
     """Turn the tensors of one batch into arrays of the same rows."""
+    batch = expand_histories(batch, layout)
     features = batch.ids.to_dict()
     length_N = features[layout.event_ids[0].name].lengths().cpu().numpy().astype(np.int64)
     row_T = np.repeat(np.arange(batch.size), length_N)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from gem_pipeline.batches.layout import EVENT_AD, PLACE_TABLE, InputLayout, dense_names, input_layout
+from gem_pipeline.errors import ConfigError
 from tests.batches_factory import kuairand_layout, small_layout
 from tests.lake_factory import contract
 
@@ -57,3 +60,19 @@ def test_events_carry_a_flag_a_kind():
 def test_surfaces_and_objectives_keep_the_order_of_the_contract():
     assert LAYOUT.surfaces == OWN.surfaces
     assert LAYOUT.objectives == tuple(o.name for o in OWN.objectives)
+
+
+def test_a_narrower_layout_keeps_the_order_and_always_the_time_gap():
+    narrow = LAYOUT.narrowed(("log_value", EVENT_AD))
+    assert narrow.event_ids == LAYOUT.event_ids[:1]
+    assert narrow.event_dense == ("log_gap_s", "log_value")
+    assert narrow.event_columns == ("ad_id", "value")
+    assert LAYOUT.narrowed(()) == LAYOUT
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named"), [(("event_ad", "event_mood"), "event_mood"), (("log_value",), "event id")]
+)
+def test_a_layout_without_an_event_id_or_with_a_stranger_is_refused(inputs, named):
+    with pytest.raises(ConfigError, match=named):
+        LAYOUT.narrowed(inputs)

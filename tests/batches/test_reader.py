@@ -7,8 +7,11 @@ import pytest
 import torch
 from deltalake import DeltaTable
 
-from gem_pipeline.batches.reader import DayReader, day_batches
-from gem_pipeline.errors import PartitionError, SchemaError
+from gem_pipeline.batches import reader as module
+from gem_pipeline.batches.features import encode
+from gem_pipeline.batches.reader import DayReader, ReaderConfig
+from gem_pipeline.batches.windows import WindowSpec
+from gem_pipeline.errors import ConfigError, PartitionError, SchemaError
 from tests.lake_factory import DAYS, contract, make_lake
 from tests.oracles.history import Event, visible_window
 
@@ -22,8 +25,9 @@ def home(tmp_path_factory):
     return home
 
 
-def reader(home, max_events=8):
-    return DayReader(contract(), home / "lake", max_events=max_events)
+def reader(home, max_events=8, **config):
+    window = WindowSpec(max_events=max_events)
+    return DayReader(contract(), home / "lake", window=window, config=ReaderConfig(**config))
 
 
 def rows_of(home, table):
@@ -47,33 +51,18 @@ def test_histories_equal_the_oracle_and_hold_nothing_from_later_days(home):
     ]
     times = {e.key: e.happened for e in events}
     for part in reader(home).day(DAYS[1]):
-        cuts = np.cumsum(part.window.length_N)[:-1]
-        found = np.split(part.event_ts_E[part.window.index_T], cuts)
+        index_T, length_N = part.window.select(np.arange(part.size))
+        found = np.split(part.window.happened_E[index_T], np.cumsum(length_N)[:-1])
         for user, as_of, own in zip(part.user_N, part.as_of_N, found, strict=True):
             keys = visible_window(events, user=user, as_of=as_of, allowance=0, max_events=8)
             assert own.tolist() == [times[key] for key in keys]
 
 
-def test_batches_carry_their_rows_whatever_the_shuffle(home):
-    part = next(reader(home).day(DAYS[2]))
-    whole = part.batch(np.arange(part.size))
-    batches = list(day_batches(part, batch_size=7, generator=np.random.default_rng(3)))
-    assert max(b.size for b in batches) == 7
-    assert min(b.size for b in batches) >= 1
-    order = torch.cat([b.example_B for b in batches]) - int(whole.example_B[0])
-    assert sorted(order.tolist()) == list(range(part.size))
-    assert torch.equal(torch.cat([b.dense_BF for b in batches]), whole.dense_BF[order])
-    assert torch.equal(torch.cat([b.label_BK for b in batches]), whole.label_BK[order])
-    jagged, lengths = whole.ids["event_ad"].values(), whole.ids["event_ad"].lengths()
-    rows = torch.split(jagged, lengths.tolist())
-    shuffled = torch.cat([b.ids["event_ad"].values() for b in batches])
-    assert torch.equal(shuffled, torch.cat([rows[i] for i in order.tolist()]))
-
-
 def test_every_id_fits_its_table_and_every_token_has_one(home):
     own = reader(home)
     size = {table.name: table.rows for table in own.layout.tables}
-    for batch in own.batches(DAYS[0], batch_size=64):
+    for part in own.day(DAYS[0]):
+        batch = part.batch(np.arange(part.size))
         for feature in (*own.layout.tokens, *own.layout.event_ids):
             values = batch.ids[feature.name].values()
             assert ((values >= 0) & (values < size[feature.table])).all(), feature.name
@@ -91,10 +80,10 @@ def test_the_same_ad_has_the_same_id_as_target_and_in_the_history(home):
     by_ad = {}
     for i, impression in enumerate(part.impression_ids.to_pylist()):
         by_ad.setdefault(target[impression], int(part.token_ids["ad"][0][i]))
-    events = rows_of(home, "user_events").drop_duplicates("ad_id")
-    keys = dict(zip(events.ad_id, events.event_ts.astype("datetime64[us, UTC]").astype("int64"), strict=True))
-    stamps = part.event_ts_E.tolist()
-    matched = [(ad, stamps.index(ts)) for ad, ts in keys.items() if ts in stamps and ad in by_ad]
+    events = rows_of(home, "user_events").drop_duplicates("event_ts", keep=False)
+    ad_at = dict(zip(events.event_ts.astype("datetime64[us, UTC]").astype("int64"), events.ad_id, strict=True))
+    stamps = part.window.happened_E.tolist()
+    matched = [(ad_at[ts], place) for place, ts in enumerate(stamps) if ad_at.get(ts) in by_ad]
     assert matched
     assert all(int(part.event_ids["event_ad"][place]) == by_ad[ad] for ad, place in matched)
 
@@ -111,3 +100,46 @@ def test_a_missing_day_and_a_missing_column_are_named(home, tmp_path):
                     partition_by=["date", "bucket"])  # fmt: skip
     with pytest.raises(SchemaError, match="lacks column"):
         list(reader(tmp_path).day(DAYS[0]))
+
+
+def test_a_bucket_larger_than_the_bound_is_read_in_user_slices_that_hold_to_it(home, monkeypatch):
+    whole = list(reader(home).day(DAYS[2]))
+    read = []
+    monkeypatch.setattr(module, "encode", lambda *args, **kw: read.append(args[3].num_rows) or encode(*args, **kw))
+    limit = 25
+    small = reader(home, max_resident_bytes=limit * reader(home).event_bytes)
+    parts = list(small.day(DAYS[2]))
+    assert len(parts) > len(whole)
+    assert max(read) <= limit
+    for name in ("user_N", "example_N", "dense_NF"):
+        joined = [np.concatenate([getattr(part, name) for part in some]) for some in (whole, parts)]
+        assert np.array_equal(*joined), name
+    assert [x for p in parts for x in p.window.lengths] == [x for p in whole for x in p.window.lengths]
+
+
+def test_only_events_that_an_impression_of_the_day_may_see_are_read(home, monkeypatch):
+    read = []
+    monkeypatch.setattr(module, "encode", lambda *args, **kw: read.append(args[3]) or encode(*args, **kw))
+    aged = DayReader(contract(), home / "lake", window=WindowSpec(max_events=8, max_age_s=3600))
+    for part, events in zip(aged.day(DAYS[2]), read, strict=False):
+        times = events["event_ts"].cast("int64").to_numpy()
+        assert part.as_of_N.min() - 3601 * SECOND <= times.min()
+        assert times.max() < part.as_of_N.max()
+        assert set(events["user_id"].to_pylist()) <= set(part.user_N.tolist())
+
+
+def test_a_reader_stays_at_the_versions_it_first_saw(tmp_path):
+    make_lake(tmp_path, days=DAYS[:2])
+    own = reader(tmp_path)
+    before = [part.size for part in own.day(DAYS[1])]
+    versions = own.versions
+    make_lake(tmp_path, days=DAYS[1:2], rows=30, seed=5)
+    assert [part.size for part in own.day(DAYS[1])] == before
+    pinned = DayReader(contract(), tmp_path / "lake", window=WindowSpec(max_events=8), versions=versions)
+    assert [part.size for part in pinned.day(DAYS[1])] == before
+    assert sum(part.size for part in reader(tmp_path).day(DAYS[1])) == 30
+
+
+def test_a_bound_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="max_resident_bytes"):
+        ReaderConfig(max_resident_bytes=0)

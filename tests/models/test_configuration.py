@@ -13,7 +13,8 @@ from gem_pipeline.models.vertical import VerticalConfig
 
 def test_a_configuration_survives_json() -> None:
     config = VerticalConfig(dim=4, hidden=(8, 4))
-    assert read_config(VerticalConfig, json.loads(json.dumps(config.to_dict()))) == config
+    document = json.loads(json.dumps(config.to_dict())) | {"history": config.history}
+    assert read_config(VerticalConfig, document) == config
 
 
 @pytest.mark.parametrize(("change", "named"), [({"surprise": 1}, "surprise"), ({"dim": None}, "dim")])

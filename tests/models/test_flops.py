@@ -40,7 +40,7 @@ def test_tables_are_counted_apart_from_the_dense_part() -> None:
 
 def test_size_tiny_costs_what_the_size_ladder_says() -> None:
     model = FoundationModel(kuairand_layout(), FoundationConfig())
-    batch = random_batch(model.layout, [model.config.history] * 8)
+    batch = random_batch(model.layout, [model.config.history.max_events] * 8)
     assert 0.25e6 <= count_parameters(model).dense <= 0.40e6
     assert 2.5e6 <= forward_flops(model, batch) <= 4.0e6
 

@@ -147,7 +147,7 @@ def test_a_fresh_model_predicts_the_base_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"history": 0}, {"dropout": 1.0}, {"embedding_std": 0.0}, {"dim": 0}, {"heads": 5}, {"rank": 0}]
+    "change", [{"dense_hidden": (0,)}, {"dropout": 1.0}, {"embedding_std": 0.0}, {"dim": 0}, {"heads": 5}, {"rank": 0}]
 )
 def test_an_impossible_shape_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ConfigError):

@@ -25,7 +25,7 @@ def test_an_event_is_the_normed_sum_of_its_ids_and_numbers() -> None:
     first, second = elements(0)[0], elements(1)[0]
     dense_TE = torch.randn(sum(LENGTHS), 2, dtype=torch.float64)
     expected = oracle.layer_norm(first + second + oracle.linear(dense_TE, encoder.dense), encoder.norm)
-    torch.testing.assert_close(encoder((first, second), dense_TE), expected, **TIGHT)
+    torch.testing.assert_close(encoder(first + second, dense_TE), expected, **TIGHT)
 
 
 def test_the_personalized_projection_uses_the_matrix_of_its_own_row() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel, pairwise_dots
 from tests.batches_factory import kuairand_layout, random_batch, small_layout, take_rows
@@ -14,7 +15,11 @@ from tests.batches_factory import kuairand_layout, random_batch, small_layout, t
 
 def small_model() -> VerticalModel:
     torch.manual_seed(0)
-    return VerticalModel(small_layout(), VerticalConfig(dim=4, max_history=2, hidden=(8, 6))).double().eval()
+    return (
+        VerticalModel(small_layout(), VerticalConfig(dim=4, history=WindowSpec(max_events=2), hidden=(8, 6)))
+        .double()
+        .eval()
+    )
 
 
 def test_pairwise_dots_match_a_double_loop() -> None:
@@ -87,7 +92,7 @@ def test_weights_and_configuration_survive_a_round_trip() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"dim": 0}, {"hidden": ()}, {"dropout": -0.1}, {"embedding_std": 0.0}, {"max_history": 0}]
+    "change", [{"dim": 0}, {"hidden": ()}, {"dropout": -0.1}, {"embedding_std": 0.0}, {"hidden": (0,)}]
 )
 def test_an_impossible_shape_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ConfigError):

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gem_pipeline.batches.reader import day_batches
+from gem_pipeline.batches.encoded_day import day_batches
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.runs import baseline as subject
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day
@@ -36,7 +37,7 @@ def test_a_day_is_scored_by_the_stored_baseline_of_the_day_before(chain):
     assert set(rows.model_id) == {stored.model_id}
     assert set(rows.trained_through) == {DAYS[1]}
     likes = rows[rows.objective == "like"].set_index("impression_id").prob
-    for part in chain.read(DAYS[2], max_events=HISTORY_EVENTS):
+    for part in chain.read(DAYS[2], WindowSpec(max_events=HISTORY_EVENTS)):
         (batch,) = day_batches(part, batch_size=part.size)
         expected_NK = fitted.predict(inputs_of_batch(batch, part.layout))
         assert np.allclose(likes[part.impression_ids.to_pylist()], expected_NK[:, 3], atol=1e-6)

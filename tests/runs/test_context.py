@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.runs.context import PRIOR_ROWS, DayContext, dense_moments, label_rates
 from tests.lake_factory import DAYS
 
 
 @pytest.fixture(scope="module")
 def parts(chain):
-    return chain.read(DAYS[0], max_events=4)
+    return chain.read(DAYS[0], window=WindowSpec(max_events=4))
 
 
 def test_a_surface_starts_from_its_rate_smoothed_by_the_rate_over_all(chain, parts):
@@ -51,6 +52,6 @@ def test_a_context_knows_what_its_models_have_seen(chain):
 
 
 def test_histories_are_cut_to_the_events_asked_for(chain):
-    parts = DayContext(chain.plan(DAYS[2])).read(DAYS[2], max_events=3)
-    assert max(part.window.length_N.max() for part in parts) == 3
+    parts = DayContext(chain.plan(DAYS[2])).read(DAYS[2], window=WindowSpec(max_events=3))
+    assert max(part.window.lengths.max() for part in parts) == 3
     assert sum(part.size for part in parts) == 240

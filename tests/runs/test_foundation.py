@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gem_pipeline.batches.reader import day_batches
+from gem_pipeline.batches.encoded_day import day_batches
 from gem_pipeline.errors import ModelStoreError
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day

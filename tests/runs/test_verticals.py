@@ -22,7 +22,7 @@ from tests.runs.test_tracking import NotingTracker
 
 
 def cell_of(chain, date, key):
-    return select_cell(chain.read(date, max_events=VerticalConfig().max_history), key, *split_vertical(key))
+    return select_cell(chain.read(date, VerticalConfig().history), key, *split_vertical(key))
 
 
 def predictions(chain, date, name):

@@ -49,7 +49,7 @@ def trained_scores(chain, name: str) -> pd.DataFrame:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_loaded_model_scores_as_its_trainer_did(chain, name):
     model = load(chain, name)
-    parts = chain.read(DAYS[1], max_events=model.max_events)
+    parts = chain.read(DAYS[1], window=model.window)
     ids = [i for part in parts for i in part.impression_ids.to_pylist()]
     found = pd.DataFrame(model.score(parts), index=ids, columns=list(model.objectives))
     expected = trained_scores(chain, name)
@@ -60,7 +60,7 @@ def test_a_loaded_model_scores_as_its_trainer_did(chain, name):
 @pytest.mark.parametrize("name", KINDS)
 def test_rows_that_bring_their_events_score_like_rows_of_the_lake(chain, frame, name):
     model = load(chain, name)
-    parts = chain.read(DAYS[1], max_events=model.max_events)
+    parts = chain.read(DAYS[1], window=model.window)
     ids = [i for part in parts for i in part.impression_ids.to_pylist()]
     expected = pd.DataFrame(model.score(parts), index=ids, columns=list(model.objectives))
     found = model.predict(frame.drop(columns=[f"label__{o}" for o in OBJECTIVES]))
@@ -77,7 +77,7 @@ def test_a_row_scores_the_same_alone_and_among_others(chain, frame):
 def test_objectives_and_histories_are_those_of_the_model(chain):
     assert load(chain, GEM).objectives == OBJECTIVES
     assert load(chain, TAUGHT).objectives == ("click",)
-    assert (load(chain, GEM).max_events, load(chain, TAUGHT).max_events) == (64, 16)
+    assert (load(chain, GEM).window.max_events, load(chain, TAUGHT).window.max_events) == (64, 16)
 
 
 @pytest.mark.parametrize("name", KINDS)

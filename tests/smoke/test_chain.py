@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from mlflow import MlflowClient
 
 from gem_pipeline.batches.reader import DayReader
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.metrics.intervals import BootstrapConfig
 from gem_pipeline.metrics.state import Estimate
@@ -96,14 +97,19 @@ def test_clicks_are_predicted_better_than_by_the_base_rate(chain):
     assert row.metrics.ne.value < 1
 
 
+def timed_windows(part):
+    index_T, length_N = part.window.select(np.arange(part.size))
+    return np.split(part.window.happened_E[index_T], np.cumsum(length_N)[:-1])
+
+
 def test_no_window_holds_an_event_that_was_not_yet_known(chain, engagements):
     """Each window is exactly what a scan of the landed events by both clocks gives."""
     allowance = contract().visibility.allowance_s * 1_000_000
     by_user = dict(list(engagements.sort_values(["happened", "arrived"]).groupby("user_id")))
-    reader, compared = DayReader(contract(), chain.home / "lake", max_events=MAX_EVENTS), 0
+    reader, compared = DayReader(contract(), chain.home / "lake", window=WindowSpec(max_events=MAX_EVENTS)), 0
     for date in DATES:
         for part in reader.day(date):
-            times = np.split(part.event_ts_E[part.window.index_T], np.cumsum(part.window.length_N)[:-1])
+            times = timed_windows(part)
             for user, as_of, window in zip(part.user_N.tolist(), part.as_of_N.tolist(), times, strict=True):
                 own = by_user[user]
                 known = own[(own["happened"] < as_of) & (own["arrived"] <= as_of + allowance)]
@@ -167,7 +173,7 @@ mlflow.set_tracking_uri(f"sqlite:///{home / 'mlflow.db'}")
 client = mlflow.MlflowClient()
 (version,) = [v for v in client.search_model_versions("name = 'gem'") if v.tags["date"] == before]
 scorer = load_model(home / "models" / "gem" / before / version.tags["model_id"])
-parts = list(DayReader(scorer.contract, home / "lake", max_events=scorer.max_events).day(date))
+parts = list(DayReader(scorer.contract, home / "lake", window=scorer.window).day(date))
 ids = pa.concat_arrays([part.impression_ids for part in parts]).to_pylist()
 lake = str(home / "lake") + "/"
 stored = DeltaTable(lake + "teacher_outputs").to_pandas(filters=[("date", "=", date)]).set_index("impression_id")

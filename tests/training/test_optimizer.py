@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from gem_pipeline.training.optimizer import ModelOptimizer, split_parameters
 from gem_pipeline.training.settings import TrainConfig
@@ -17,7 +18,7 @@ CONFIG = TrainConfig(batch_size=8, dense_lr=1e-2, embedding_lr=0.1, warmup_steps
 
 def new_model() -> VerticalModel:
     torch.manual_seed(0)
-    return VerticalModel(small_layout(), VerticalConfig(dim=4, max_history=4, hidden=(8,)))
+    return VerticalModel(small_layout(), VerticalConfig(dim=4, history=WindowSpec(max_events=4), hidden=(8,)))
 
 
 def steps(model, optimizer, first, last):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from gem_pipeline.transfer.distillation import DistillationConfig, VerticalLoss, distillation_loss, label_loss
@@ -14,7 +15,7 @@ from tests.batches_factory import random_batch, small_layout
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return VerticalModel(small_layout(), VerticalConfig(dim=4, max_history=4, hidden=(8,)))
+    return VerticalModel(small_layout(), VerticalConfig(dim=4, history=WindowSpec(max_events=4), hidden=(8,)))
 
 
 BATCH = random_batch(small_layout(), [3, 0, 5, 1, 2, 2])

@@ -1,0 +1,133 @@
+"""Encoded examples of a day, from which batches are cut just in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+from gem_pipeline.batches.batch import Batch, SharedHistories
+from gem_pipeline.batches.history import ranges
+from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.selection import Window
+
+Longs = npt.NDArray[np.int64]
+LOG_GAP_SCALE = 8.0  # log1p of the gap of an event is divided by this to be of order one
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedDay:
+    """The examples of some users on a day, encoded; their histories by bounds into E events.
+
+    Attributes:
+        token_ids: embedding rows of each token feature and the ids a row.
+        window: events of each example.
+        event_ids: embedding rows of each event-id feature, for every event that a window can hold, shape [E].
+        event_dense_EF: dense event inputs but the time gap, shape [E, F - 1].
+    """
+
+    layout: InputLayout
+    token_ids: dict[str, tuple[Longs, Longs]]
+    dense_NF: npt.NDArray[np.float32]
+    surface_N: Longs
+    label_NK: npt.NDArray[np.float32]
+    mask_NK: npt.NDArray[np.bool_]
+    user_N: Longs
+    as_of_N: Longs
+    example_N: Longs
+    impression_ids: pa.Array
+    window: Window
+    event_ids: dict[str, Longs]
+    event_dense_EF: npt.NDArray[np.float32]
+
+    @property
+    def size(self) -> int:
+        """Number of examples."""
+        return len(self.surface_N)
+
+    def batch(self, rows: Longs, *, share: bool = False) -> Batch:
+        """Materialise a batch of the given rows: ids, dense inputs and jagged histories, oldest event first.
+
+        Args:
+            rows: examples, shape [B].
+            share: the examples of a user share one copy of his history.
+        """
+        index_T, window_B = self.window.select(rows)
+        gap_s_T = (np.repeat(self.as_of_N[rows], window_B) - self.window.happened_E[index_T]) / 1e6
+        log_gap_T = (np.log1p(gap_s_T) / LOG_GAP_SCALE).astype(np.float32)
+        if share:
+            stored_U, stored_B, place_T = _stored_once(index_T, self.window.user_E, self.user_N[rows])
+            first_number_U = np.zeros(len(stored_U), dtype=np.float32)
+        else:
+            stored_U, stored_B, place_T, first_number_U = index_T, window_B, None, log_gap_T
+        values, lengths = self._ids(rows, stored_U, stored_B)
+        return Batch(
+            ids=KeyedJaggedTensor.from_lengths_sync(
+                keys=list(self.layout.keys), values=torch.from_numpy(values), lengths=torch.from_numpy(lengths)
+            ),
+            dense_BF=torch.from_numpy(self.dense_NF[rows]),
+            event_dense_TE=torch.from_numpy(
+                np.concatenate([first_number_U[:, None], self.event_dense_EF[stored_U]], axis=1)
+            ),
+            surface_B=torch.from_numpy(self.surface_N[rows]),
+            label_BK=torch.from_numpy(self.label_NK[rows]),
+            mask_BK=torch.from_numpy(self.mask_NK[rows]),
+            user_B=torch.from_numpy(self.user_N[rows]),
+            example_B=torch.from_numpy(self.example_N[rows]),
+            shared=None
+            if place_T is None
+            else SharedHistories(
+                index_T=torch.from_numpy(place_T),
+                length_B=torch.from_numpy(window_B),
+                log_gap_T=torch.from_numpy(log_gap_T),
+            ),
+        )
+
+    @cached_property
+    def _token_end(self) -> dict[str, Longs]:
+        """Where the ids of each example end, by token feature."""
+        return {name: np.cumsum(length_N) for name, (_, length_N) in self.token_ids.items()}
+
+    def _ids(self, rows: Longs, stored_U: Longs, stored_B: Longs) -> tuple[Longs, Longs]:
+        """Values and lengths of all keys of the layout."""
+        values: list[Longs] = []
+        lengths: list[Longs] = []
+        for feature in self.layout.tokens:
+            ids, length_N = self.token_ids[feature.name]
+            end_N = self._token_end[feature.name]
+            values.append(ids[ranges(end_N[rows] - length_N[rows], end_N[rows])])
+            lengths.append(length_N[rows])
+        for feature in self.layout.event_ids:
+            values.append(self.event_ids[feature.name][stored_U])
+            lengths.append(stored_B)
+        return np.concatenate(values), np.concatenate(lengths)
+
+
+def _stored_once(index_T: Longs, user_E: Longs, user_B: Longs) -> tuple[Longs, Longs, Longs]:
+    """Store each event once, in the row of its user's first example.
+
+    Returns:
+        The stored events [U], how many each row holds [B], and the stored place of every window's events [T].
+    """
+    needed = np.zeros(len(user_E), dtype=np.bool_)
+    needed[index_T] = True
+    event_U = np.flatnonzero(needed)  # by user and time
+    users, first_row = np.unique(user_B, return_index=True)
+    row_U = first_row[np.searchsorted(users, user_E[event_U])]
+    order = np.argsort(row_U, kind="stable")
+    place_E = np.empty(len(user_E), dtype=np.int64)
+    place_E[event_U[order]] = np.arange(len(order))
+    return event_U[order], np.bincount(row_U, minlength=len(user_B)), place_E[index_T]
+
+
+def day_batches(part: EncodedDay, *, batch_size: int, generator: np.random.Generator | None = None) -> Iterator[Batch]:
+    """Cut an encoded part into batches; the last one may be smaller, none is empty."""
+    order = np.arange(part.size) if generator is None else generator.permutation(part.size)
+    for first in range(0, part.size, batch_size):
+        yield part.batch(order[first : first + batch_size])

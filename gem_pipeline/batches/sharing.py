@@ -1,0 +1,37 @@
+"""Undo the sharing of histories: for models and blocks that read one window a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.layout import InputLayout
+
+
+def expand_histories(batch: Batch, layout: InputLayout) -> Batch:
+    """Give every row its own window: bit by bit the batch that was built without sharing.
+
+    Args:
+        batch: with or without shared histories; without, it is returned as it is.
+        layout: names the event features.
+    """
+    if batch.shared is None:
+        return batch
+    parts = batch.ids.to_dict()
+    tokens = [feature.name for feature in layout.tokens]
+    events = [feature.name for feature in layout.event_ids]
+    length_B = batch.shared.length_B.to(batch.ids.lengths().dtype)
+    ids = KeyedJaggedTensor(
+        keys=[*tokens, *events],
+        values=torch.cat(
+            [
+                *(parts[name].values() for name in tokens),
+                *(batch.spread_events(parts[name].values()) for name in events),
+            ]
+        ),
+        lengths=torch.cat([*(parts[name].lengths() for name in tokens), length_B.repeat(len(events))]),
+    )
+    return replace(batch, ids=ids, event_dense_TE=batch.window_numbers(), shared=None)
