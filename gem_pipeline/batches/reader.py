@@ -7,8 +7,7 @@ model's layout needs, from the files that can hold a visible event. No history i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -22,32 +21,15 @@ from gem_pipeline.batches.features import encode, event_columns
 from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, known_conversions
 from gem_pipeline.batches.lake import SilverTable, TablePart
 from gem_pipeline.batches.layout import InputLayout, input_layout
+from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.slices import BucketUsers, UserSlice, cut_slices
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
-from gem_pipeline.errors import ConfigError, PartitionError
+from gem_pipeline.errors import PartitionError
 
 ARRAY_BYTES = 80  # working arrays of an event: order, keys and times, visibility, place
 SLICES_A_RANK = 8  # slices are cut this much finer than a rank's share, so that shares come out even
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReaderConfig:
-    """How a day is read, whatever the model.
-
-    Attributes:
-        max_resident_bytes: bound on what the events of all slices that are held at a time take, encoded and
-            raw; a single user whose events exceed a slice's share is read alone, and is the only exception.
-    """
-
-    max_resident_bytes: int = 2 << 30
-
-    def __post_init__(self) -> None:
-        if self.max_resident_bytes < 1:
-            raise ConfigError(
-                f"max_resident_bytes is {self.max_resident_bytes}.", remedy="Let at least one event stay in memory."
-            )
 
 
 class DayReader:
@@ -100,12 +82,14 @@ class DayReader:
         )
         return raw + ARRAY_BYTES + 8 * len(self.layout.event_ids) + 4 * len(self.layout.event_dense)
 
-    def plan(self, date: str, *, world_size: int = 1) -> tuple[UserSlice, ...]:
+    def plan(self, date: str, *, ranks: int = 1, counted: bool = False) -> tuple[UserSlice, ...]:
         """Cut a day into user slices, in the order of (bucket, user).
 
         Args:
             date: the partition.
-            world_size: ranks that will share them; for several, users are counted and slices cut finer.
+            ranks: ranks that will share them; for several, slices are cut finer than memory asks for.
+            counted: the events of every user are counted, also where they are known to fit, so that the cost of
+                a slice is known.
 
         Raises:
             PartitionError: the date has no examples.
@@ -117,7 +101,7 @@ class DayReader:
             raise PartitionError(
                 f"Table examples has no rows for date {date}.", remedy="Materialise examples for this date first."
             )
-        max_events = self.config.max_resident_bytes // self.event_bytes
+        max_events = self.config.max_resident_bytes // self.config.slices_held // self.event_bytes
         bucket_N, user_N = pointers["bucket"].to_numpy(), pointers["user_id"].to_numpy()
         when = self._time_condition(pointers["impression_ts"])
         buckets = []
@@ -125,13 +109,13 @@ class DayReader:
             user_U, examples_U = np.unique(user_N[bucket_N == bucket], return_counts=True)
             part = self._event_part(date, bucket, when)
             fits = part.num_rows is not None and part.num_rows <= max_events
-            events_U = None if fits and world_size == 1 else self._count(part, user_U, when)
+            events_U = None if fits and not counted else self._count(part, user_U, when)
             buckets.append(BucketUsers(bucket=bucket, user_U=user_U, examples_U=examples_U, events_U=events_U))
         rule = {"max_events": self.window.max_events, "max_resident_events": max_events}
         slices = cut_slices(buckets, **rule)
-        if world_size == 1:
+        if ranks == 1:
             return slices
-        share = sum(piece.cost for piece in slices) // (world_size * SLICES_A_RANK)
+        share = sum(piece.cost for piece in slices) // (ranks * SLICES_A_RANK)
         return cut_slices(buckets, **rule, max_cost=max(1, share))
 
     def known(self, date: str, as_of: str | None) -> KnownConversions:
@@ -141,16 +125,18 @@ class DayReader:
 
     def read(self, date: str, piece: UserSlice, *, known: KnownConversions = NOTHING_KNOWN) -> EncodedDay:
         """Read and encode the examples of one slice, and the events that they may see."""
-        own = (pc.field("user_id") >= piece.first_user) & (pc.field("user_id") <= piece.last_user)
-        schema = tables.examples(self.contract)
-        part = self._examples.part([("date", "=", date), ("bucket", "=", str(piece.bucket))])
-        rows = part.read(schema.column_names, own).sort_by([(column, "ascending") for column in schema.sort_by])
-        when = self._time_condition(rows["impression_ts"])
+        rows = self._example_rows(date, piece, tables.examples(self.contract).column_names)
+        when = self._time_condition(rows["impression_ts"]) & _users_of(piece)
         users = pc.field("user_id").isin(pc.unique(rows["user_id"]))
-        events = self._event_part(date, piece.bucket, when & own).read(self._event_columns, when & own & users)
+        events = self._event_part(date, piece.bucket, when).read(self._event_columns, when & users)
         return encode(
             self.contract, self.layout, rows, events, window=self.window, first_row=piece.first_row, known=known
         )
+
+    def impression_ids(self, date: str, pieces: Sequence[UserSlice]) -> pa.Array:
+        """Ids of the examples of some slices, in their order."""
+        found = [self._example_rows(date, piece, self._examples.schema.sort_by)["impression_id"] for piece in pieces]
+        return pa.concat_arrays([chunk for ids in found for chunk in ids.chunks])
 
     def day(self, date: str, *, as_of: str | None = None) -> Iterator[EncodedDay]:
         """Yield the day slice by slice, in the order of (bucket, user).
@@ -181,6 +167,11 @@ class DayReader:
         table.require(columns)
         return table
 
+    def _example_rows(self, date: str, piece: UserSlice, columns: tuple[str, ...]) -> pa.Table:
+        part = self._examples.part([("date", "=", date), ("bucket", "=", str(piece.bucket))])
+        rows = part.read(columns, _users_of(piece))
+        return rows.sort_by([(column, "ascending") for column in self._examples.schema.sort_by])
+
     def _event_part(self, date: str, bucket: int, when: pc.Expression) -> TablePart:
         return self._events.part([("date", "<=", date), ("bucket", "=", str(bucket))], when)
 
@@ -206,3 +197,7 @@ class DayReader:
         for block in part.blocks(("user_id",), when & users):
             count_U += np.bincount(np.searchsorted(user_U, block["user_id"].to_numpy()), minlength=len(user_U))
         return count_U
+
+
+def _users_of(piece: UserSlice) -> pc.Expression:
+    return (pc.field("user_id") >= piece.first_user) & (pc.field("user_id") <= piece.last_user)

@@ -71,9 +71,9 @@ def cut_slices(
         total_events, total_cost = np.cumsum(events_U), np.cumsum(cost_U)
         first = 0
         while first < len(bucket.user_U):
-            stop = _run_end(total_events, first, max_resident_events)
+            stop = run_end(total_events, first, max_resident_events)
             if max_cost is not None:
-                stop = min(stop, _run_end(total_cost, first, max_cost))
+                stop = min(stop, run_end(total_cost, first, max_cost))
             num_examples = int(bucket.examples_U[first:stop].sum())
             slices.append(
                 UserSlice(
@@ -106,7 +106,7 @@ def assign(slices: tuple[UserSlice, ...], world_size: int) -> tuple[tuple[UserSl
     return tuple(tuple(piece for piece in slices if rank_of[piece] == rank) for rank in range(world_size))
 
 
-def _run_end(total_U: Longs, first: int, limit: int) -> int:
+def run_end(total_U: Longs, first: int, limit: int) -> int:
     """End of the longest run from `first` that sums to at most `limit`, given running totals; at least one element."""
     before = int(total_U[first - 1]) if first else 0
     return max(first + 1, int(np.searchsorted(total_U, before + limit, side="right")))

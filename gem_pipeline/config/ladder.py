@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gem_pipeline.batches.reader import ReaderConfig
+from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig
 from gem_pipeline.models.vertical import VerticalConfig

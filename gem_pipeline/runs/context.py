@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy.typing as npt
 
 from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.batches.reader import DayReader
+from gem_pipeline.batches.sources import LakeParts, PartSource, ResidentParts
+from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.config.ladder import RunConfig, run_config
 from gem_pipeline.contracts.contract import DataContract, load_contract
@@ -59,24 +62,37 @@ class DayContext:
         return self.plan.previous_date or ""
 
     @cached_property
-    def full_history(self) -> list[EncodedDay]:
-        """The plan's day with the foundation model's history: read once, scored, then learnt."""
-        return self.read(self.plan.date, window=self.run.foundation.history)
+    def full_history(self) -> PartSource:
+        """The plan's day with the foundation model's history: scored, then learnt.
+
+        It is read once and kept, or read by every pass (`ReaderConfig.keep_day`).
+        """
+        if self.run.reading.keep_day:
+            return ResidentParts(self.read(self.plan.date, window=self.run.foundation.history))
+        return LakeParts(self._reader(self.run.foundation.history), self.plan.date)
 
     def read(self, date: str, *, window: WindowSpec) -> list[EncodedDay]:
-        """A day's examples with their histories."""
-        return list(DayReader(self.contract, self.lake, window=window, config=self.run.reading).day(date))
+        """A day's examples with their histories, all in memory."""
+        return list(self._reader(window).day(date))
+
+    def stream(
+        self, source: PartSource, *, batch_size: int, generator: np.random.Generator | None = None
+    ) -> BatchStream:
+        """A pass over a day, as the run's configuration has it."""
+        return BatchStream(source, batch_size=batch_size, config=self.run.reading, generator=generator)
+
+    def _reader(self, window: WindowSpec) -> DayReader:
+        return DayReader(self.contract, self.lake, window=window, config=self.run.reading)
 
 
 PRIOR_ROWS = 50.0  # a surface's base rate is smoothed by so many rows at the rate over all surfaces
 
 
-def label_rates(parts: list[EncodedDay]) -> npt.NDArray[np.float32]:
+def label_rates(parts: Iterable[EncodedDay]) -> npt.NDArray[np.float32]:
     """Base rates by surface and objective, smoothed towards the pooled rate, [S, K]; NaN where no label exists."""
-    surfaces = range(len(parts[0].layout.surfaces))
-    label_NK = np.concatenate([part.label_NK * part.mask_NK for part in parts])
-    mask_NK = np.concatenate([part.mask_NK for part in parts])
-    surface_N = np.concatenate([part.surface_N for part in parts])
+    read = [(part.label_NK * part.mask_NK, part.mask_NK, part.surface_N, part.layout.surfaces) for part in parts]
+    label_NK, mask_NK, surface_N = (np.concatenate([columns[i] for columns in read]) for i in range(3))
+    surfaces = range(len(read[0][3]))
     with np.errstate(invalid="ignore"):
         pooled_K = label_NK.sum(axis=0) / mask_NK.sum(axis=0)
     rows = [surface_N == surface for surface in surfaces]
@@ -85,7 +101,7 @@ def label_rates(parts: list[EncodedDay]) -> npt.NDArray[np.float32]:
     return ((positives_SK + PRIOR_ROWS * pooled_K) / (total_SK + PRIOR_ROWS)).astype(np.float32)
 
 
-def dense_moments(parts: list[EncodedDay]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def dense_moments(parts: Iterable[EncodedDay]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Mean and standard deviation of the dense inputs, shape [F] each."""
     dense_NF = np.concatenate([part.dense_NF for part in parts]).astype(np.float64)
     return dense_NF.mean(axis=0).astype(np.float32), dense_NF.std(axis=0).astype(np.float32)

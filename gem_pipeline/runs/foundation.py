@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 
-from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
+from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.sources import PartSource
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
 from gem_pipeline.runs.records import DayReport
@@ -24,7 +24,7 @@ from gem_pipeline.transfer.teacher_outputs import write_teacher_outputs
 SCORING_BATCH = 512
 
 
-def score_day(context: DayContext, parts: list[EncodedDay]) -> DayReport:
+def score_day(context: DayContext, parts: PartSource) -> DayReport:
     """Score a day with the model of the day before: its evaluation and the teacher output at once."""
     report = DayReport(date=context.plan.date)
     previous = context.plan.previous_date
@@ -32,10 +32,10 @@ def score_day(context: DayContext, parts: list[EncodedDay]) -> DayReport:
         return report
     started = time.perf_counter()
     teacher = context.store.require(GEM, previous)
-    model = rebuild(teacher, parts)
-    num = sum(-(-part.size // SCORING_BATCH) for part in parts)
-    batches = (batch for part in parts for batch in day_batches(part, batch_size=SCORING_BATCH))
-    scores = score(model, context.progress.track(batches, label=f"{context.plan.date} gem scores", total=num))
+    model = rebuild(teacher, parts.layout)
+    batches = context.stream(parts, batch_size=SCORING_BATCH)
+    label = f"{context.plan.date} gem scores"
+    scores = score(model, context.progress.track(batches, label=label, total=len(batches)))
     write_teacher_outputs(
         context.contract,
         context.lake,
@@ -43,7 +43,7 @@ def score_day(context: DayContext, parts: list[EncodedDay]) -> DayReport:
         teacher=GEM,
         model_id=teacher.model_id,
         trained_through=context.trained_through,
-        impression_ids=pa.concat_arrays([part.impression_ids for part in parts]),
+        impression_ids=parts.impression_ids(),
         scores=scores,
     )
     report.teacher_outputs = {"teacher": GEM, "model_id": teacher.model_id, "rows": len(scores.prob_NK)}
@@ -51,20 +51,20 @@ def score_day(context: DayContext, parts: list[EncodedDay]) -> DayReport:
     return report
 
 
-def rebuild(stored: StoredModel, parts: list[EncodedDay]) -> FoundationModel:
-    """A stored foundation model with its weights, on the layout of the given examples."""
-    model = FoundationModel(parts[0].layout, FoundationConfig.from_dict(stored.config()["model"]))
+def rebuild(stored: StoredModel, layout: InputLayout) -> FoundationModel:
+    """A stored foundation model with its weights, on the layout of the examples."""
+    model = FoundationModel(layout, FoundationConfig.from_dict(stored.config()["model"]))
     model.load_state_dict(stored.weights())
     return model
 
 
-def train_foundation(context: DayContext, parts: list[EncodedDay], fingerprint: str) -> DayReport:
+def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -> DayReport:
     """Train the model of the day before on this day; cold where the chain starts."""
     plan, run = context.plan, context.run
     started = time.perf_counter()
     parent = context.store.require(GEM, plan.previous_date) if plan.previous_date else None
     seed_torch(plan.seed, GEM, plan.date)
-    model = rebuild(parent, parts) if parent else FoundationModel(parts[0].layout, run.foundation)
+    model = rebuild(parent, parts.layout) if parent else FoundationModel(parts.layout, run.foundation)
     if parent is None:
         model.init_bias(torch.from_numpy(label_rates(parts)))
         model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
@@ -72,14 +72,13 @@ def train_foundation(context: DayContext, parts: list[EncodedDay], fingerprint: 
     if parent:
         optimizer.load_state(parent.optimizer())
     curve = LossCurve()
-    steps = sum(-(-part.size // run.training.batch_size) for part in parts)
-    optimizer.begin_day(steps * run.training.epochs)
     for epoch in range(run.training.epochs):
         order = numpy_generator(plan.seed, GEM, plan.date, str(epoch))
-        shuffled = [parts[i] for i in order.permutation(len(parts))]
-        batches = (b for p in shuffled for b in day_batches(p, batch_size=run.training.batch_size, generator=order))
-        label = f"{plan.date} gem learns"
-        learn(model, optimizer, context.progress.track(batches, label=label, total=steps), joint_loss, curve)
+        batches = context.stream(parts, batch_size=run.training.batch_size, generator=order)
+        if epoch == 0:
+            optimizer.begin_day(len(batches) * run.training.epochs)
+        shown = context.progress.track(batches, label=f"{plan.date} gem learns", total=len(batches))
+        learn(model, optimizer, shown, joint_loss, curve)
     seconds = time.perf_counter() - started
     return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds)
 

@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 
 from gem_pipeline.batches import reader as module
 from gem_pipeline.batches.features import encode
-from gem_pipeline.batches.reader import DayReader, ReaderConfig
+from gem_pipeline.batches.reader import DayReader
+from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError, PartitionError, SchemaError
 from tests.lake_factory import DAYS, contract, make_lake

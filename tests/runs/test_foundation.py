@@ -31,7 +31,7 @@ def test_the_first_day_has_no_teacher_and_every_later_one_has(chain):
 def test_a_day_is_scored_by_the_stored_model_of_the_day_before(chain):
     parts = chain.read(DAYS[2])
     teacher = chain.store.require(GEM, DAYS[1])
-    scores = score(rebuild(teacher, parts), (b for part in parts for b in day_batches(part, batch_size=512)))
+    scores = score(rebuild(teacher, parts[0].layout), (b for part in parts for b in day_batches(part, batch_size=512)))
     ids = [i for part in parts for i in part.impression_ids.to_pylist()]
     rows = teacher_rows(chain, DAYS[2]).loc[ids]
     assert np.array_equal(rows.prob__click.to_numpy(), scores.prob_NK[:, 0])

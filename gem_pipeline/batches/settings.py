@@ -1,0 +1,42 @@
+"""Settings of reading, independent of model and data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gem_pipeline.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReaderConfig:
+    """How a day is read and cut into batches.
+
+    Attributes:
+        max_resident_bytes: bound on what the events of all slices that are in memory at a time take, raw and
+            encoded; a single user whose events exceed a slice's share is read alone, and is the only exception.
+        keep_day: a day that is passed over several times stays in memory, encoded, outside of that bound;
+            otherwise each pass reads it again.
+        prefetch: slices that a background thread reads ahead of the one in use; 0: read when they are needed.
+        share_histories: the examples of a user come one after the other, and those in one batch share one copy
+            of his history.
+        batch_events: most events of a batch, an example counting as one more, so that batches cost alike
+            whatever the histories' lengths; 0: batches of equally many examples.
+    """
+
+    max_resident_bytes: int = 2 << 30
+    keep_day: bool = True
+    prefetch: int = 1
+    share_histories: bool = False
+    batch_events: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_resident_bytes < 1 or min(self.prefetch, self.batch_events) < 0:
+            raise ConfigError(
+                f"Reading cannot work with {self}.",
+                remedy="Set max_resident_bytes to at least 1, prefetch and batch_events to at least 0.",
+            )
+
+    @property
+    def slices_held(self) -> int:
+        """Slices in memory at a time: the one in use, and those that are read ahead or waiting."""
+        return 1 + self.prefetch
