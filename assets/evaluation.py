@@ -7,9 +7,8 @@ import dagster as dg
 from assets.partitions import DAYS, ONE_RUN, asset
 from assets.reports import data_version_of, materialized
 from gem_pipeline.metrics.intervals import BootstrapConfig
-from gem_pipeline.metrics.pooling import TableRow
 from gem_pipeline.metrics.state import Estimate
-from gem_pipeline.runs.evaluation import evaluate, scored_dates
+from gem_pipeline.runs.evaluation import EvaluationReport, evaluate, scored_dates
 from resources.plots import bars
 from resources.settings import GemSettings
 
@@ -18,31 +17,33 @@ INTERVALS = BootstrapConfig(resamples=200, auc_resamples=50)  # of a day in the 
 
 @asset(
     group_name="evaluation", kinds={"python"}, code_version="1", partitions_def=DAYS, backfill_policy=ONE_RUN,
-    deps=["teacher_outputs", "vertical_models", "logistic_regression"],
+    deps=["teacher_outputs", "vertical_models", "logistic_regression", "attributed_conversions"],
 )  # fmt: skip
 def evaluation(context: dg.AssetExecutionContext, settings: GemSettings) -> dg.MaterializeResult:
     """NE, AUC and calibration with intervals by surface, objective and model; none on the first day of a chain."""
     contract, home = str(settings.contract_path()), str(settings.home_path())
     scored = set(scored_dates(settings.load_contract(), settings.home_path()))
-    rows = {
-        date: evaluate(contract, home, (date,), INTERVALS).rows if date in scored else []
+    reports = {
+        date: evaluate(contract, home, (date,), INTERVALS) if date in scored else None
         for date in context.partition_keys
     }
-    versions = {date: data_version_of([row.to_dict() for row in found]) for date, found in rows.items()}
-    return materialized(context, "evaluation", versions, {date: numbers(found) for date, found in rows.items()})
+    versions = {date: data_version_of(found.to_dict() if found else None) for date, found in reports.items()}
+    return materialized(context, "evaluation", versions, {date: numbers(found) for date, found in reports.items()})
 
 
-def numbers(rows: list[TableRow]) -> dict[str, Any]:
+def numbers(report: EvaluationReport | None) -> dict[str, Any]:
     """The results of a day: a table, and the pooled normalized entropy of each objective and model as bars."""
-    if not rows:
+    if report is None:
         return {"state": "not scored: the chain starts here, so no model had seen an earlier day"}
+    rows = report.rows
     entropy = {
         f"{row.objective} {row.model}": row.metrics.ne.value
         for row in rows
         if row.surface == "all" and isinstance(row.metrics.ne, Estimate)
     }
     records = [
-        dg.TableRecord({"surface": row.surface, "objective": row.objective, "model": row.model,
+        dg.TableRecord({"impressions of": ", ".join(report.judged[row.objective]), "surface": row.surface,
+                        "objective": row.objective, "model": row.model,
                         "NE": _text(row.metrics.ne), "AUC": _text(row.metrics.auc),
                         "calibration": _text(row.metrics.calibration)})
         for row in rows

@@ -1,11 +1,11 @@
-"""Silver: events on one time line, counters, and examples that point into the history. Validated before published."""
+"""Silver: events on one time line, counters, examples that point into the history, and attributed conversions."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
 from assets.partitions import CONTRACT, DAYS, ONE_RUN, asset, days_back, register_verticals
-from assets.reports import derived, gate_specs
+from assets.reports import credited, derived, gate_specs
 from resources.features import FeatureDerivation
 from resources.settings import GemSettings
 
@@ -47,4 +47,19 @@ def counter_increments(context: dg.AssetExecutionContext, features: FeatureDeriv
 def examples(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
     """One row an impression: labels, features as known at its time, and a pointer into the history."""
     yield from derived(context, settings, "examples", features.derivation(settings).examples)
+
+
+@asset(
+    group_name="features", kinds=KINDS, code_version="1", partitions_def=DAYS, backfill_policy=ONE_RUN, pool="spark",
+    deps=[
+        dg.AssetDep("raw_tables", partition_mapping=days_back(CONTRACT.conversion_reach_days, 0)),
+        dg.AssetDep("examples", partition_mapping=days_back(2 * CONTRACT.conversion_reach_days, 0)),
+    ],
+    check_specs=gate_specs("attributed_conversions"),
+)  # fmt: skip
+def attributed_conversions(
+    context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings
+) -> Events:
+    """The conversions that arrived by this day, credited to earlier impressions; nothing where a contract has none."""
+    yield from credited(context, settings, features.derivation(settings).attributed_conversions)
     register_verticals(context.instance, settings, context.partition_keys)

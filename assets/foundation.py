@@ -22,11 +22,14 @@ TASKS = ("score", "foundation", "baseline")
             description="Soft labels of day d by the model of d-1, which has never seen d's labels.",
         ),
         dg.AssetSpec(
-            "foundation_model", deps=[YESTERDAYS_MODEL, "examples"], kinds={"pytorch", "mlflow"}, code_version="1",
-            description="The model of d-1, trained further on day d, all surfaces and objectives jointly.",
+            "foundation_model", deps=[YESTERDAYS_MODEL, "examples", "attributed_conversions"],
+            kinds={"pytorch", "mlflow"}, code_version="1",
+            description="The model of d-1, trained further on day d, all surfaces and objectives jointly, and on the "
+            "conversions that mature on d.",
         ),
         dg.AssetSpec(
-            "logistic_regression", deps=["examples"], kinds={"scikitlearn", "mlflow"}, code_version="1",
+            "logistic_regression", deps=["examples", "attributed_conversions"],
+            kinds={"scikitlearn", "mlflow"}, code_version="1",
             description="The plain baseline: learns from labels before d only.",
         ),
     ],

@@ -1,11 +1,12 @@
 """What the assets tell: numbers, tables and plots a partition, data versions, and the outcome of quality gates."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.errors import GateError
 from gem_pipeline.quality.gate import GateMarker, read_gate
 from resources.plots import bars
@@ -63,16 +64,48 @@ def derived(
     Raises:
         GateError: a date failed and was not published; which rules failed is reported before.
     """
-    dates = context.partition_keys
+    partitions: list[PublishedPartition] = []
+    yield from _judged(settings, table, lambda: derive(context.partition_keys), partitions, context.partition_keys)
+    metadata = {p.date: _numbers(p) | {"dagster/uri": settings.table_uri(table)} for p in partitions}
+    yield materialized(context, table, {p.date: p.fingerprint for p in partitions}, metadata)
+
+
+def credited(
+    context: dg.AssetExecutionContext,
+    settings: GemSettings,
+    derive: Callable[[Sequence[str]], Sequence["PublishedPartition"]],
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    """Derive what the conversions of a run's dates touch, and report it under the dates on which they arrived.
+
+    The data version of a date is that of every partition up to it that its arrivals may have touched. Raises as
+    `derived`.
+    """
+    table, reach = "attributed_conversions", settings.load_contract().conversion_reach_days
+    partitions: list[PublishedPartition] = []
+    gates = [path.stem for path in (settings.home_path() / "gates" / table).glob("*.json")]
+    yield from _judged(settings, table, lambda: derive(context.partition_keys), partitions, gates)
+    versions, metadata = {}, {}
+    for date in context.partition_keys:
+        touched = [p for p in partitions if days_before(date, reach) <= p.date <= date]
+        versions[date] = data_version_of([(p.date, p.fingerprint) for p in touched])
+        own = next((p for p in touched if p.date == date), None)
+        metadata[date] = _numbers(own) if own else {"state": "no objective of the contract is a conversion"}
+        metadata[date] |= {"partitions_touched": len(touched), "dagster/uri": settings.table_uri(table)}
+    yield materialized(context, table, versions, metadata)
+
+
+def _judged(
+    settings: GemSettings, table: str, derive: Callable[[], Sequence["PublishedPartition"]],
+    partitions: list["PublishedPartition"], dates: Iterable[str],
+) -> Iterator[dg.AssetCheckResult]:  # fmt: skip
+    """Derive into `partitions` and report the gates; where it fails, those of `dates` that failed, then raise."""
     try:
-        partitions = derive(dates)
+        partitions.extend(derive())
     except GateError:
-        markers = [marker for date in dates if (marker := read_gate(settings.home_path(), table, date))]
+        markers = [marker for date in sorted(dates) if (marker := read_gate(settings.home_path(), table, date))]
         yield from _outcome(table, [marker for marker in markers if not marker.passed])
         raise
     yield from _outcome(table, partitions)
-    metadata = {p.date: _numbers(p) | {"dagster/uri": settings.table_uri(table)} for p in partitions}
-    yield materialized(context, table, {p.date: p.fingerprint for p in partitions}, metadata)
 
 
 def _outcome(table: str, judged: Sequence["Judged"]) -> Iterator[dg.AssetCheckResult]:

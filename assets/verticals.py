@@ -12,7 +12,7 @@ from resources.settings import GemSettings
 @asset(
     group_name="verticals", kinds={"pytorch", "mlflow"}, code_version="1", partitions_def=DAYS_BY_VERTICAL,
     backfill_policy=ONE_RUN, pool="trainer",
-    deps=["teacher_outputs", "examples"],
+    deps=["teacher_outputs", "examples", "attributed_conversions"],
 )  # fmt: skip
 def vertical_models(
     context: dg.AssetExecutionContext, settings: GemSettings, launcher: TrainerLauncher

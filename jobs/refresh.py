@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.partitions import CONTRACT
 
-FEATURE_TABLES = ("raw_tables", "user_events", "counter_increments", "examples")
+FEATURE_TABLES = ("raw_tables", "user_events", "counter_increments", "examples", "attributed_conversions")
 FOUNDATION = ("teacher_outputs", "foundation_model", "logistic_regression")
 
 refresh = dg.define_asset_job(

@@ -65,8 +65,11 @@ def _table_fingerprints(contract: DataContract, lake: Path) -> dict[str, str]:
     column = contract.partition.column
     impressions = _partitions(contract.tables.impressions, lake, column)
     engagements = _partitions(contract.tables.engagements, lake, column)
+    conversions = _partitions(contract.tables.conversions, lake, column) if contract.tables.conversions else {}
     return {
-        date: hashlib.sha256(f"{impressions.get(date)}-{engagements.get(date)}".encode()).hexdigest()[:16]
+        date: hashlib.sha256(
+            f"{impressions.get(date)}-{engagements.get(date)}-{conversions.get(date)}".encode()
+        ).hexdigest()[:16]
         for date in sorted({*impressions, *engagements})
     }
 

@@ -2,23 +2,17 @@
 
 import hashlib
 from collections.abc import Iterable
-from datetime import date as calendar_date
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
 from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.errors import PartitionError
 from gem_pipeline.quality.gate import verify_gate
 from resources.lake import DeltaLake
 from spark.counters import OpenedDay
 
 DERIVATION_VERSION = "2"  # raise it when the derivations give other rows for the same input
-
-
-def days_before(date: str, days: int) -> str:
-    """The date so many days earlier."""
-    return str(calendar_date.fromisoformat(date) - timedelta(days=days))
 
 
 class SilverInputs:
@@ -55,8 +49,8 @@ class SilverInputs:
         return self._bronze("conversions") if self.contract.tables.conversions else {}
 
     def refresh(self) -> None:
-        """Forget what was read of the bronze tables."""
-        for name in ("impressions", "engagements", "conversions"):
+        """Forget what was read of the tables."""
+        for name in ("impressions", "engagements", "conversions", "examples_there"):
             self.__dict__.pop(name, None)
 
     def _fingerprint(self, *parts: object) -> str:
@@ -132,7 +126,7 @@ class SilverInputs:
         spans = [(days_before(date, reach), days_before(date, -reach)) for date in set(dates)]
         return tuple(sorted(day for day in set(days) if any(first <= day <= last for first, last in spans)))
 
-    @property
+    @cached_property
     def examples_there(self) -> tuple[str, ...]:
         """Dates whose examples were derived."""
         return tuple(self.lake.fingerprints("examples"))

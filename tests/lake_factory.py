@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import yaml
 from deltalake import DeltaTable, write_deltalake
 
 import gem_pipeline
@@ -25,13 +27,43 @@ def contract() -> DataContract:
     return load_contract(CONTRACT_PATH)
 
 
-def make_lake(home: Path, *, days: tuple[str, ...] = DAYS, rows: int = 240, seed: int = 0) -> None:
+def write_delayed_contract(path: Path) -> DataContract:
+    """The packaged contract with two conversions: `order` matures after two days, `lead` after one on tab_1 only."""
+    document = yaml.safe_load(CONTRACT_PATH.read_text(encoding="utf-8"))
+    document["tables"]["conversions"] = {
+        "path": "bronze/conversions", "key": "key", "user": "user_id", "ad": "video_id", "type": "type",
+        "event_ts": "event_ts",
+    }  # fmt: skip
+    document["attribution"] = {"click_objective": "click"}
+    document["objectives"] += [
+        {"name": "order", "conversion": "purchase", "click_window_days": 2, "view_window_days": 1},
+        {"name": "lead", "conversion": "lead", "click_window_days": 1, "surfaces": ["tab_1"]},
+    ]
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return load_contract(path)
+
+
+def make_lake(
+    home: Path, *, days: tuple[str, ...] = DAYS, rows: int = 240, seed: int = 0, own: DataContract | None = None
+) -> None:
     """Write `user_events` and `examples` of some days; labels follow the user and the ad, so there is a signal."""
-    own = contract()
+    own = own or contract()
     for day in days:
         rng = np.random.default_rng([seed, int(day.replace("-", ""))])
         put(home, own, tables.user_events(own), day, _events(own, day, rng, rows))
         put(home, own, tables.examples(own), day, _examples(own, day, rng, rows))
+
+
+def put_conversions(home: Path, own: DataContract, day: str, arrivals: Sequence[tuple[str, str, str]]) -> None:
+    """Credit (impression, objective, day of arrival) to impressions of a day, and give the partition its gate."""
+    stamp = pd.Timestamp(day, tz="UTC")
+    frame = pd.DataFrame(
+        {"date": day, "bucket": np.zeros(len(arrivals), dtype="int32"), "impression_id": [a[0] for a in arrivals],
+         "objective": [a[1] for a in arrivals], "conversion_key": [f"{a[0]}-{a[1]}" for a in arrivals],
+         "conversion_ts": stamp, "ingest_ts": stamp, "arrived": [a[2] for a in arrivals],
+         "value": np.ones(len(arrivals), dtype="float32"), "attribution": "click"}
+    )  # fmt: skip
+    put(home, own, tables.attributed_conversions(), day, frame)
 
 
 def _times(day: str, rng: np.random.Generator, num: int) -> pd.Series:
@@ -72,7 +104,7 @@ def _examples(own: DataContract, day: str, rng: np.random.Generator, num: int) -
         for kind in counter.kinds:
             frame[tables.count_column(counter.name, kind)] = (events * rng.random(num)).astype("int64")
     logit = np.sin(user) * 1.5 + np.cos(ad) * 1.5
-    for objective in own.objectives:
+    for objective in own.column_objectives:
         label = rng.random(num) < 1 / (1 + np.exp(-logit))
         frame[tables.label_column(objective.name)] = label.astype("int8")
     return pd.DataFrame(frame)
@@ -86,12 +118,13 @@ def put(home: Path, own: DataContract, schema: tables.TableSchema, day: str, fra
         DeltaTable.create(path, schema.arrow(), partition_by=list(schema.partition_by))
     write_deltalake(path, rows, mode="overwrite", predicate=f"date = '{day}'")
     delta = DeltaTable(path)
+    there = partition_files(delta, "date").get(day)
     content = pd.util.hash_pandas_object(frame.drop(columns=[c for c in ("tags",) if c in frame]), index=False).sum()
     write_gate(
         home,
         GateMarker(
             table=schema.name, date=day, delta_version=delta.version(),
-            partition_fingerprint=partition_files(delta, "date")[day].fingerprint, content_hash=str(content),
+            partition_fingerprint=there.fingerprint if there else "", content_hash=str(content),
             input_fingerprint="made by a test", contract_hash=own.content_hash,
             suite_hash=suite_hash(own, schema.name), num_rows=len(frame), passed=True, checks=(), quarantined={},
             written_at="2022-05-09T00:00:00+00:00",

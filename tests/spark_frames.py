@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts.contract import DataContract
-from resources.inputs import days_before
+from gem_pipeline.contracts.conversions import days_before
 from spark.counters import OpenedDay, counter_increments
 from spark.examples import examples
 from spark.user_events import user_events

@@ -6,6 +6,7 @@ true) only once it is mature. No torch here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from deltalake import DeltaTable
 
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.errors import PartitionError
 
 Labels = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
-CREDITED = ("impression_id", "objective", "conversion_key", "arrived")
+CREDITED = ("date", "impression_id", "objective")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,20 +32,32 @@ class KnownConversions:
     Attributes:
         mature: objectives whose labels are final.
         impressions: ids of the impressions that have a conversion, by objective.
+        shown: objectives whose labels exist at all, of conversions and columns alike; None: all.
     """
 
     mature: frozenset[str] = frozenset()
     impressions: dict[str, pa.Array] = field(default_factory=dict)
+    shown: frozenset[str] | None = None
 
 
 NOTHING_KNOWN = KnownConversions()
 
 
-def credited_rows(lake: Path, date: str, as_of: str, *, version: int | None = None) -> pa.Table:
-    """Conversions credited to a date that had arrived by `as_of`, in a fixed order, with the columns `CREDITED`."""
+def credited_rows(lake: Path, dates: Sequence[str], as_of: str, *, version: int | None = None) -> pa.Table:
+    """What was credited to some dates and had arrived by `as_of`, in a fixed order, with the columns `CREDITED`.
+
+    Raises:
+        PartitionError: no conversion was ever attributed.
+    """
     path = str(lake / tables.attributed_conversions().name)
+    if not DeltaTable.is_deltatable(path):
+        raise PartitionError(
+            f"Table attributed_conversions does not exist, and labels of {', '.join(dates)} are asked for.",
+            remedy="Materialise attributed_conversions for these dates first.",
+        )
     table = DeltaTable(path, version=version)
-    rows = table.to_pyarrow_table(filters=[("date", "=", date), ("arrived", "<=", as_of)], columns=list(CREDITED))
+    chosen = [("date", "in", list(dates)), ("arrived", "<=", as_of)]
+    rows = table.to_pyarrow_table(filters=chosen, columns=list(CREDITED))
     return rows.sort_by([(name, "ascending") for name in CREDITED])
 
 
@@ -56,7 +70,7 @@ def known_conversions(
     mature = frozenset(o.name for o in contract.conversion_objectives if o.is_mature(date, as_of))
     if not mature:
         return NOTHING_KNOWN
-    rows = credited_rows(lake, date, as_of, version=version)
+    rows = credited_rows(lake, [date], as_of, version=version)
     found = {name: rows.filter(pc.equal(rows["objective"], name))["impression_id"] for name in mature}
     return KnownConversions(mature=mature, impressions={k: ids.combine_chunks() for k, ids in found.items()})
 
@@ -71,7 +85,9 @@ def labels_and_masks(contract: DataContract, rows: pa.Table, known: KnownConvers
     """
     columns = []
     for o in contract.objectives:
-        if o.conversion is None:
+        if known.shown is not None and o.name not in known.shown:
+            columns.append(np.full(rows.num_rows, np.nan, dtype=np.float32))
+        elif o.conversion is None:
             columns.append(rows[tables.label_column(o.name)].to_numpy().astype(np.float32))
         elif o.name in known.mature:
             converted = pc.is_in(rows["impression_id"], value_set=known.impressions[o.name])
@@ -87,3 +103,32 @@ def optimised(surfaces: tuple[str, ...], rows: pa.Table) -> Mask:
     if not surfaces:
         return np.ones(rows.num_rows, dtype=bool)
     return pc.is_in(rows["surface"], value_set=pa.array(surfaces)).to_numpy()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionLabels:
+    """Examples of a partition, with the columns asked for, and their labels, [N, K] in contract order."""
+
+    rows: pa.Table
+    label_NK: Labels
+    mask_NK: Mask
+
+
+def partition_labels(
+    contract: DataContract, lake: Path, date: str, as_of: str | None, *, columns: Sequence[str] = ()
+) -> PartitionLabels:
+    """Labels of all examples of a date as they were known on the day `as_of`, in the order of storage.
+
+    Args:
+        contract: objectives.
+        lake: root of the tables.
+        date: partition of `examples`.
+        as_of: as in `known_conversions`.
+        columns: of `examples`, beside impression_id and surface.
+    """
+    labels = [tables.label_column(o.name) for o in contract.column_objectives]
+    wanted = list(dict.fromkeys(["impression_id", "surface", *labels, *columns]))
+    path = str(lake / tables.examples(contract).name)
+    rows = DeltaTable(path).to_pyarrow_table(filters=[("date", "=", date)], columns=wanted)
+    label_NK, mask_NK = labels_and_masks(contract, rows, known_conversions(contract, lake, date, as_of))
+    return PartitionLabels(rows=rows, label_NK=label_NK, mask_NK=mask_NK)

@@ -8,6 +8,7 @@ model's layout needs, from the files that can hold a visible event. No history i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -118,10 +119,11 @@ class DayReader:
         share = sum(piece.cost for piece in slices) // (ranks * SLICES_A_RANK)
         return cut_slices(buckets, **rule, max_cost=max(1, share))
 
-    def known(self, date: str, as_of: str | None) -> KnownConversions:
-        """What was known of the conversions of a date on the day `as_of`; nothing is where it is None."""
+    def known(self, date: str, as_of: str | None, *, objectives: tuple[str, ...] | None = None) -> KnownConversions:
+        """What the labels of a date are made of; see `day`."""
         version = self._asked_versions.get(tables.attributed_conversions().name)
-        return known_conversions(self.contract, self.lake, date, as_of, version=version)
+        known = known_conversions(self.contract, self.lake, date, as_of, version=version)
+        return known if objectives is None else replace(known, shown=frozenset(objectives))
 
     def read(self, date: str, piece: UserSlice, *, known: KnownConversions = NOTHING_KNOWN) -> EncodedDay:
         """Read and encode the examples of one slice, and the events that they may see."""
@@ -138,19 +140,22 @@ class DayReader:
         found = [self._example_rows(date, piece, self._examples.schema.sort_by)["impression_id"] for piece in pieces]
         return pa.concat_arrays([chunk for ids in found for chunk in ids.chunks])
 
-    def day(self, date: str, *, as_of: str | None = None) -> Iterator[EncodedDay]:
+    def day(
+        self, date: str, *, as_of: str | None = None, objectives: tuple[str, ...] | None = None
+    ) -> Iterator[EncodedDay]:
         """Yield the day slice by slice, in the order of (bucket, user).
 
         Args:
             date: the partition.
             as_of: day whose knowledge the labels of conversions are: only those that were mature by then exist.
                 None: none of them exists.
+            objectives: whose labels are shown; None: all.
 
         Raises:
             PartitionError: the date has no examples.
             SchemaError: a table uses a Delta feature or lacks a column that the reader needs.
         """
-        known = self.known(date, as_of)
+        known = self.known(date, as_of, objectives=objectives)
         for piece in self.plan(date):
             yield self.read(date, piece, known=known)
 

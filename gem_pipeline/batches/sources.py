@@ -80,6 +80,7 @@ class LakeParts:
         reader: reads the lake; its configuration says how many slices are read ahead.
         date: the partition.
         as_of: day whose knowledge the labels of conversions are, as in `DayReader.day`.
+        objectives: whose labels are shown; None: all.
         rank: number of this rank.
         world_size: number of ranks.
 
@@ -88,9 +89,11 @@ class LakeParts:
     """
 
     def __init__(
-        self, reader: DayReader, date: str, *, as_of: str | None = None, rank: int = 0, world_size: int = 1
-    ) -> None:
-        self._reader, self._date, self._known = reader, date, reader.known(date, as_of)
+        self, reader: DayReader, date: str, *, as_of: str | None = None, objectives: tuple[str, ...] | None = None,
+        rank: int = 0, world_size: int = 1,
+    ) -> None:  # fmt: skip
+        self._reader, self._date = reader, date
+        self._known = reader.known(date, as_of, objectives=objectives)
         counted = world_size > 1 or reader.config.batch_events > 0
         pieces = reader.plan(date, ranks=world_size, counted=counted)
         self._pieces: tuple[UserSlice, ...] = assign(pieces, world_size)[rank]
@@ -98,8 +101,8 @@ class LakeParts:
         self.sizes = [piece.num_examples for piece in self._pieces]
         self.costs = [piece.cost for piece in self._pieces]
         self.identity: dict[str, Any] = {
-            "date": date, "as_of": as_of, "rank": rank, "world_size": world_size, "versions": reader.versions,
-            "window": reader.window.to_dict(), "sizes": self.sizes,
+            "date": date, "as_of": as_of, "objectives": objectives, "rank": rank, "world_size": world_size,
+            "versions": reader.versions, "window": reader.window.to_dict(), "sizes": self.sizes,
         }  # fmt: skip
 
     def parts(self, order: Sequence[int]) -> Generator[EncodedDay]:

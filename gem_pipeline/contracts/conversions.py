@@ -12,6 +12,11 @@ from gem_pipeline.contracts.parts import Name, Part, TableRef
 MATCH_AD = "ad"  # value of `attribution.match`: a conversion is credited to an impression of the same ad
 
 
+def days_before(day: str, days: int) -> str:
+    """The date so many days earlier."""
+    return str(date.fromisoformat(day) - timedelta(days=days))
+
+
 class ConversionsTable(TableRef):
     """One row a conversion, in the date partition on which it arrived; columns by role."""
 
@@ -59,8 +64,7 @@ class Objective(Part):
 
     def is_mature(self, impression_date: str, as_of: str) -> bool:
         """Whether the labels of a date partition are final once the partition `as_of` has arrived in full."""
-        last = date.fromisoformat(impression_date) + timedelta(days=self.window_days)
-        return str(last) <= as_of
+        return impression_date <= days_before(as_of, self.window_days)
 
 
 class Attribution(Part):

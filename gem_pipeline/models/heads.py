@@ -59,11 +59,13 @@ class DomainHeads(nn.Module):
         """Start from known base rates, so that the first predictions are calibrated.
 
         Args:
-            base_rate: probabilities, [K], or [S, K] with NaN where a surface lacks the objective.
+            base_rate: probabilities, [K], or [S, K] with NaN where a surface lacks the objective; an objective
+                that no surface has a rate of keeps its biases.
         """
         logit = torch.logit(base_rate.to(self.bias_SK), eps=RATE_FLOOR)
-        shared_K = logit if logit.dim() == 1 else logit.nanmean(dim=0).nan_to_num()
-        own_SK = torch.zeros_like(self.bias_SK) if logit.dim() == 1 else (logit - shared_K).nan_to_num()
+        logit_SK = logit.expand_as(self.bias_SK)
+        known_K = ~logit_SK.isnan().all(dim=0)
+        shared_K = logit if logit.dim() == 1 else logit.nanmean(dim=0)
         with torch.no_grad():
-            self.shared.bias.copy_(shared_K)
-            self.bias_SK.copy_(own_SK)
+            self.shared.bias.copy_(torch.where(known_K, shared_K, self.shared.bias))
+            self.bias_SK.copy_(torch.where(known_K, (logit_SK - shared_K).nan_to_num(), self.bias_SK))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,8 @@ import torch
 
 from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
 from gem_pipeline.batches.windows import WindowSpec
-from gem_pipeline.runs.context import DayContext
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.runs.context import DayContext, only
 from gem_pipeline.runs.foundation import SCORING_BATCH, model_config
 from gem_pipeline.runs.records import DayReport
 from gem_pipeline.runs.tracking import track_model
@@ -24,10 +27,23 @@ BASELINE_WINDOW = WindowSpec(max_events=HISTORY_EVENTS)
 TUNED_DAYS = 3  # while the window is at most so long, C is tuned afresh every day
 
 
-def earlier_days(context: DayContext) -> list[str]:
-    """Days before the plan's that the baseline is fitted on, oldest first."""
-    days = [day for day in example_dates(context.contract, context.home) if day < context.plan.date]
-    return days[-context.run.baseline_days + 1 :] if context.run.baseline_days > 1 else []
+def fitted_days(context: DayContext) -> dict[str, tuple[str, ...]]:
+    """Days that the baseline is fitted on, oldest first, and the objectives whose labels of them it learns.
+
+    Each objective has a window of the newest days on which it is mature, the plan's day included.
+    """
+    there = [day for day in example_dates(context.contract, context.home) if day <= context.plan.date]
+    wanted: dict[str, list[str]] = {context.plan.date: []}
+    for o in context.contract.objectives:
+        mature = [day for day in there if o.is_mature(day, context.plan.date)]
+        for day in mature[-context.run.baseline_days :]:
+            wanted.setdefault(day, []).append(o.name)
+    return {day: tuple(wanted[day]) for day in sorted(wanted)}
+
+
+def has_conversions(contract: DataContract, objectives: Iterable[str]) -> bool:
+    """Whether one of some objectives is a conversion."""
+    return bool({o.name for o in contract.conversion_objectives} & set(objectives))
 
 
 def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
@@ -40,23 +56,22 @@ def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
     plan = context.plan
     started = time.perf_counter()
     today = context.read(plan.date, window=BASELINE_WINDOW)
-    rows = _rows(today, day=0)
     parent = context.store.current(LOGISTIC, plan.previous_date) if plan.previous_date else None
     known = load_logistic(parent) if parent is not None else None
     if parent is not None and known is not None:
-        _score(context, known, parent, rows, today)
-    window = earlier_days(context)
-    earlier = [_rows(context.read(day, window=BASELINE_WINDOW), day=i - len(window)) for i, day in enumerate(window)]
-    objectives = today[0].layout.objectives
+        _score(context, known, parent, _rows(today, day=0), today)
+    window = fitted_days(context)
+    rows = [
+        _rows(only(today if day == plan.date else _earlier(context, day), names), day=place - len(window) + 1)
+        for place, (day, names) in enumerate(window.items())
+    ]
     fitted = fit_logistic(
-        concatenate_rows([*earlier, rows]),
-        objectives,
-        config=LogisticConfig(),
-        inverse_penalties=known.inverse_penalties if known and len(window) + 1 > TUNED_DAYS else None,
-    )
+        concatenate_rows(rows), today[0].layout.objectives, config=LogisticConfig(),
+        inverse_penalties=_settled(known, window),
+    )  # fmt: skip
     arrays, config = fitted.to_arrays()
     seconds = time.perf_counter() - started
-    metrics = {"train_s": seconds, "examples": float(sum(part.inputs.size for part in (*earlier, rows)))}
+    metrics = {"train_s": seconds, "examples": float(sum(part.inputs.size for part in rows))}
     metrics |= {f"c_{name}": c for name, c in fitted.inverse_penalties.items()}
     stored = context.store.save(
         LOGISTIC,
@@ -66,9 +81,21 @@ def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
         config=model_config("logistic", context, today[0].layout.to_dict(), config, parent),
         report={"metrics": metrics},
     )
-    params: dict[str, str | int | float | bool] = {"days": len(window) + 1}
+    params: dict[str, str | int | float | bool] = {"days": len(window)}
     report = track_model(context, stored, metrics=metrics, params=params, lineage={})
     return DayReport(date=plan.date, models=[report], seconds={"baseline": seconds})
+
+
+def _earlier(context: DayContext, day: str) -> list[EncodedDay]:
+    return context.read(day, window=BASELINE_WINDOW, as_of=context.plan.date)
+
+
+def _settled(known: LogisticBaseline | None, window: dict[str, tuple[str, ...]]) -> dict[str, float] | None:
+    """The C of every objective whose window is long enough; None where none is."""
+    if known is None:
+        return None
+    days = Counter(name for names in window.values() for name in names)
+    return {name: c for name, c in known.inverse_penalties.items() if days[name] > TUNED_DAYS} or None
 
 
 def _rows(parts: list[EncodedDay], *, day: int) -> LogisticRows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.config.ladder import RunConfig, run_config
 from gem_pipeline.contracts.contract import DataContract, load_contract
-from gem_pipeline.training.plan import DayPlan
+from gem_pipeline.training.maturity import MaturedDay, matured_days
+from gem_pipeline.training.plan import DayPlan, example_dates
 from gem_pipeline.training.progress import Progress, SilentProgress
 from gem_pipeline.training.store import ModelStore
 from gem_pipeline.training.tracker import SilentTracker, Tracker
@@ -67,13 +68,29 @@ class DayContext:
 
         It is read once and kept, or read by every pass (`ReaderConfig.keep_day`).
         """
-        if self.run.reading.keep_day:
-            return ResidentParts(self.read(self.plan.date, window=self.run.foundation.history))
-        return LakeParts(self._reader(self.run.foundation.history), self.plan.date)
+        return self._source(self.plan.date, window=self.run.foundation.history)
 
-    def read(self, date: str, *, window: WindowSpec) -> list[EncodedDay]:
-        """A day's examples with their histories, all in memory."""
-        return list(self._reader(window).day(date))
+    @cached_property
+    def matured(self) -> tuple[MaturedDay, ...]:
+        """Older partitions whose conversion labels mature on the plan's day."""
+        return matured_days(self.contract, self.plan.date, example_dates(self.contract, self.home))
+
+    def matured_source(self, day: MaturedDay) -> PartSource:
+        """A matured partition with the foundation model's history and the labels of its matured objectives only."""
+        return self._source(day.date, window=self.run.foundation.history, as_of=day.as_of, objectives=day.objectives)
+
+    def _source(
+        self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None
+    ) -> PartSource:
+        if self.run.reading.keep_day:
+            return ResidentParts(self.read(date, window=window, as_of=as_of, objectives=objectives))
+        return LakeParts(self._reader(window), date, as_of=as_of, objectives=objectives)
+
+    def read(
+        self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None
+    ) -> list[EncodedDay]:
+        """A day's examples with their histories, all in memory; labels as in `DayReader.day`."""
+        return list(self._reader(window).day(date, as_of=as_of, objectives=objectives))
 
     def stream(
         self, source: PartSource, *, batch_size: int, generator: np.random.Generator | None = None
@@ -83,6 +100,12 @@ class DayContext:
 
     def _reader(self, window: WindowSpec) -> DayReader:
         return DayReader(self.contract, self.lake, window=window, config=self.run.reading)
+
+
+def only(parts: list[EncodedDay], objectives: tuple[str, ...]) -> list[EncodedDay]:
+    """The same examples with the labels of some objectives only."""
+    chosen_K = np.isin(parts[0].layout.objectives, objectives)
+    return [replace(p, label_NK=p.label_NK * chosen_K, mask_NK=p.mask_NK & chosen_K) for p in parts]
 
 
 PRIOR_ROWS = 50.0  # a surface's base rate is smoothed by so many rows at the rate over all surfaces

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from gem_pipeline.quality.gate import verify_gate
-from gem_pipeline.runs.baseline import earlier_days, run_baseline
+from gem_pipeline.runs.baseline import fitted_days, has_conversions, run_baseline
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.foundation import score_day, train_foundation
 from gem_pipeline.runs.records import DayReport, content_until, read_record, task_fingerprint, write_record
@@ -38,14 +38,19 @@ def train_day(plan: DayPlan, tracker: Tracker | None = None, progress: Progress 
 
 
 def _verify_gates(context: DayContext) -> None:
-    """Check the gate of every partition that the day reads: its examples and all events up to it.
+    """Check the gate of every partition that the day reads.
 
-    Events are listed from the table as well as from the gates: a partition without any gate is found, too.
+    These are its examples, matured ones with their conversions, and all events up to it. Events are listed from the
+    table as well as from the gates: a partition without any gate is found, too.
     """
     plan, home = context.plan, context.home
     read = {("examples", plan.date)}
+    delayed = {day.date for day in context.matured} if {"foundation", "verticals"} & set(plan.tasks) else set()
     if "baseline" in plan.tasks:
-        read |= {("examples", date) for date in earlier_days(context)}
+        days = fitted_days(context)
+        read |= {("examples", date) for date in days}
+        delayed |= {date for date, objectives in days.items() if has_conversions(context.contract, objectives)}
+    read |= {(table, date) for date in delayed for table in ("examples", "attributed_conversions")}
     events = {date for date, _ in content_until(home, "user_events", plan.date)}
     events |= {date for date in partition_dates(home, "user_events") if date <= plan.date}
     for table, date in sorted(read | {("user_events", date) for date in events}):

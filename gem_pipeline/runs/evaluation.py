@@ -1,11 +1,14 @@
 """Evaluate what was scored before it was learnt: per surface, objective and model, with intervals.
 
-The gem's scores come from `teacher_outputs`, the others' from `predictions`, labels from `examples`. Every model
-of a cell is judged on the same rows. The constant base rate is that of all labels before the day. No torch here.
+The gem's scores come from `teacher_outputs`, the others' from `predictions`, labels from `examples` and
+`attributed_conversions`. On a day the columns of the impressions are judged for that day, and each conversion for
+the day whose labels mature on it. Every model of a cell is judged on the same rows. The constant base rate is that
+of all labels known before the judged day. No torch here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from gem_pipeline.batches.labels import partition_labels
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.errors import PartitionError
@@ -32,6 +36,8 @@ from gem_pipeline.metrics.pooling import (
 )
 from gem_pipeline.metrics.state import Estimate, MetricState, metric_to_json
 from gem_pipeline.metrics.transfer_ratio import transfer_ratio
+from gem_pipeline.runs.records import learnt_conversions
+from gem_pipeline.training.maturity import MaturedDay, matured_days
 from gem_pipeline.training.plan import GEM, LOGISTIC, base_rates, partition_dates, vertical_key, vertical_model
 
 BASE_RATE, ALONE, TAUGHT = "base_rate", "vertical_alone", "vertical_kd"
@@ -44,12 +50,14 @@ class EvaluationReport:
 
     Attributes:
         dates: days pooled.
+        judged: by objective, the dates of the impressions that are judged on these days.
         rows: one a surface x objective x model.
         comparisons: relative NE of pairs of models.
         transfer: transfer ratio by vertical key.
     """
 
     dates: tuple[str, ...]
+    judged: dict[str, tuple[str, ...]]
     rows: list[TableRow]
     comparisons: list[ComparisonRow]
     transfer: dict[str, Estimate | MetricState]
@@ -58,6 +66,7 @@ class EvaluationReport:
         """Plain JSON-ready form."""
         return {
             "dates": list(self.dates),
+            "judged_dates": {objective: list(dates) for objective, dates in self.judged.items()},
             "rows": [row.to_dict() for row in self.rows],
             "comparisons": [row.to_dict() for row in self.comparisons],
             "transfer_ratio": {key: metric_to_json(value) for key, value in self.transfer.items()},
@@ -88,7 +97,8 @@ def evaluate(contract_path: str, home: str, dates: tuple[str, ...], config: Boot
             f"Table teacher_outputs has no scores for {', '.join(dates)}.",
             remedy="Materialise teacher_outputs for a day that has an earlier foundation model.",
         )
-    rows = pool_days([load_day(contract, Path(home), date) for date in chosen])
+    days = [day for date in chosen for day in judged_days(contract, date, known)]
+    rows = pool_days([_load(contract, Path(home), day) for day in days])
     names = {"surfaces": contract.surfaces, "objectives": tuple(o.name for o in contract.objectives)}
     rule = CellRule(min_positives=contract.verticals.min_positives, min_negatives=contract.verticals.min_negatives)
     pairs = [(GEM, BASE_RATE), (GEM, LOGISTIC), (TAUGHT, ALONE), (TAUGHT, LOGISTIC)]
@@ -99,33 +109,49 @@ def evaluate(contract_path: str, home: str, dates: tuple[str, ...], config: Boot
     ]
     return EvaluationReport(
         dates=chosen,
+        judged={o.name: tuple(d.date for d in days if o.name in d.objectives) for o in contract.objectives},
         rows=table_rows(rows, config=config, rule=rule, **names),
         comparisons=comparison_rows(rows, wanted, config=config, **names),
         transfer=_transfer(contract, rows, config),
     )
 
 
+def judged_days(contract: DataContract, date: str, scored: Iterable[str]) -> list[MaturedDay]:
+    """What is judged on a date: its columns, and the conversions of older scored partitions that mature on it."""
+    columns = MaturedDay(date=date, objectives=tuple(o.name for o in contract.column_objectives), as_of=date)
+    return [columns, *matured_days(contract, date, scored)]
+
+
 def load_day(contract: DataContract, home: Path, date: str) -> ScoredRows:
-    """Labels of a day and the probabilities of every model that scored it."""
-    lake = home / "lake"
+    """What is judged on a date: labels, and the probabilities of every model that scored their rows."""
+    days = judged_days(contract, date, scored_dates(contract, home))
+    return pool_days([_load(contract, home, day) for day in days])
+
+
+def _load(contract: DataContract, home: Path, day: MaturedDay) -> ScoredRows:
+    lake, date = home / "lake", day.date
     objectives = [o.name for o in contract.objectives]
-    labels = [tables.label_column(name) for name in objectives]
-    examples = _rows(lake, "examples", date, ["impression_id", "user_id", "surface", *labels])
+    labels = partition_labels(contract, lake, date, day.as_of, columns=["user_id"])
+    examples, chosen_K = labels.rows, np.isin(objectives, day.objectives)
     ids = examples["impression_id"].combine_chunks()
-    label_NK = np.stack([examples[column].to_numpy().astype(np.float64) for column in labels], axis=1)
     place = np.array([contract.surfaces.index(name) for name in examples["surface"].to_pylist()], dtype=np.int64)
-    teacher = _rows(lake, "teacher_outputs", date, ["impression_id", *(f"prob__{name}" for name in objectives)])
+    columns = ["impression_id", "model_id", *(f"prob__{name}" for name in objectives)]
+    teacher = _rows(lake, "teacher_outputs", date, columns)
     taken = teacher.take(_positions(ids, teacher, "teacher_outputs", date))
     probs: dict[str, npt.NDArray[np.float64]] = {
         BASE_RATE: _constant(contract, home, date, place),
         GEM: np.stack([taken[f"prob__{name}"].to_numpy() for name in objectives], axis=1).astype(np.float64),
     }
+    learnt = learnt_conversions(home, str(taken["model_id"][0].as_py()))
+    for k, o in enumerate(contract.objectives):
+        if o.conversion is not None and o.name not in learnt:
+            probs[GEM][:, k] = np.nan  # it had not had a label yet, so it does not score
     probs |= _predictions(contract, lake, date, ids, place)
     return ScoredRows(
         surface_N=place,
         user_N=examples["user_id"].to_numpy(),
-        label_NK=np.nan_to_num(label_NK),
-        mask_NK=~np.isnan(label_NK),
+        label_NK=labels.label_NK.astype(np.float64) * chosen_K,
+        mask_NK=labels.mask_NK & chosen_K,
         prob_by_model={name: probs[name] for name in MODEL_ORDER if name in probs},
     )
 
@@ -145,11 +171,15 @@ def _positions(ids: pa.Array, rows: pa.Table, table: str, date: str) -> pa.Array
 
 
 def _constant(contract: DataContract, home: Path, date: str, place: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """The base rate of every surface and objective before the day; the pooled one where a surface had no rows."""
+    """The base rate of every surface and objective before the day; the pooled one where a surface had no rows.
+
+    Where no label was known, a column's rate is a half, and a conversion has none (NaN).
+    """
     rates = base_rates(contract, home, date)
+    unknown = {o.name: 0.5 if o.conversion is None else np.nan for o in contract.objectives}
     table_SK = np.array(
         [
-            [rates[surface].get(o.name, rates["all"].get(o.name, 0.5)) for o in contract.objectives]
+            [rates[surface].get(o.name, rates["all"].get(o.name, unknown[o.name])) for o in contract.objectives]
             for surface in contract.surfaces
         ]
     )
@@ -189,7 +219,7 @@ def _transfer(contract: DataContract, rows: ScoredRows, config: BootstrapConfig)
         for k, objective in enumerate(contract.objectives):
             probs = {name: rows.prob_by_model[name][:, k] for name in (ALONE, TAUGHT, GEM)}
             chosen = (rows.surface_N == s) & rows.mask_NK[:, k]
-            chosen &= ~np.isnan(probs[ALONE]) & ~np.isnan(probs[TAUGHT])
+            chosen &= ~np.isnan(np.stack(list(probs.values()))).any(axis=0)
             if chosen.any():
                 ratios[vertical_key(surface, objective.name)] = transfer_ratio(
                     rows.label_NK[chosen, k], alone_N=probs[ALONE][chosen], taught_N=probs[TAUGHT][chosen],

@@ -59,7 +59,7 @@ def rebuild(stored: StoredModel, layout: InputLayout) -> FoundationModel:
 
 
 def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -> DayReport:
-    """Train the model of the day before on this day; cold where the chain starts."""
+    """Train the model of the day before on this day, then on the conversions that mature on it; cold at the start."""
     plan, run = context.plan, context.run
     started = time.perf_counter()
     parent = context.store.require(GEM, plan.previous_date) if plan.previous_date else None
@@ -71,16 +71,37 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
     optimizer = ModelOptimizer(model, run.training)
     if parent:
         optimizer.load_state(parent.optimizer())
-    curve = LossCurve()
+    matured = {day: context.matured_source(day) for day in context.matured}
+    learnt = set(parent.config().get("learnt", ())) if parent else set()
+    for day, source in matured.items():
+        if fresh := set(day.objectives) - learnt:
+            learnt |= _start_heads(model, optimizer, source, fresh)
+    curve, size = LossCurve(), run.training.batch_size
     for epoch in range(run.training.epochs):
-        order = numpy_generator(plan.seed, GEM, plan.date, str(epoch))
-        batches = context.stream(parts, batch_size=run.training.batch_size, generator=order)
+        passes = {f"{plan.date} gem learns": context.stream(
+            parts, batch_size=size, generator=numpy_generator(plan.seed, GEM, plan.date, str(epoch))
+        )}  # fmt: skip
+        for day, source in matured.items():
+            order = numpy_generator(plan.seed, GEM, plan.date, str(epoch), day.date)
+            passes[f"{plan.date} gem learns of {day.date}"] = context.stream(source, batch_size=size, generator=order)
         if epoch == 0:
-            optimizer.begin_day(len(batches) * run.training.epochs)
-        shown = context.progress.track(batches, label=f"{plan.date} gem learns", total=len(batches))
-        learn(model, optimizer, shown, joint_loss, curve)
+            optimizer.begin_day(sum(map(len, passes.values())) * run.training.epochs)
+        for label, batches in passes.items():
+            shown = context.progress.track(batches, label=label, total=len(batches))
+            learn(model, optimizer, shown, joint_loss, curve)
     seconds = time.perf_counter() - started
-    return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds)
+    return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds, learnt=learnt)
+
+
+def _start_heads(
+    model: FoundationModel, optimizer: ModelOptimizer, source: PartSource, objectives: set[str]
+) -> set[str]:
+    """Start the heads of conversions from the base rates of their first labels; returns those that had labels."""
+    rate_SK = label_rates(source)
+    fresh_K = np.isin(source.layout.objectives, list(objectives))
+    rate_SK[:, ~fresh_K] = np.nan
+    optimizer.reset(lambda: model.init_bias(torch.from_numpy(rate_SK)))
+    return {name for k, name in enumerate(source.layout.objectives) if not np.isnan(rate_SK[:, k]).all()}
 
 
 def _store(
@@ -92,6 +113,7 @@ def _store(
     *,
     fingerprint: str,
     seconds: float,
+    learnt: set[str],
 ) -> DayReport:
     plan = context.plan
     model_id = digest(GEM, fingerprint)
@@ -102,7 +124,8 @@ def _store(
         model_id,
         weights=optimizer.served_weights(),
         optimizer=optimizer.state(),
-        config=model_config("foundation", context, model.layout.to_dict(), model.config.to_dict(), parent),
+        config=model_config("foundation", context, model.layout.to_dict(), model.config.to_dict(), parent)
+        | {"learnt": sorted(learnt)},
         report={"metrics": metrics, "losses": curve.losses},
     )
     curves = {"loss": curve.losses, "grad_norm": curve.grad_norms}

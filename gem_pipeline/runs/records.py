@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.quality.gate import read_gate
+from gem_pipeline.training.maturity import all_matured, conversions_digest, matured_days
 from gem_pipeline.training.plan import (
     ARMS,
     GEM,
@@ -86,6 +87,18 @@ def model_id_in_force(home: Path, name: str, date: str | None) -> str | None:
     return model_id if model_id and (folder / model_id).is_dir() else None
 
 
+def learnt_conversions(home: Path, model_id: str) -> frozenset[str]:
+    """Conversion objectives that a foundation model has had labels of; its predictions of others mean nothing."""
+    found = next((home / "models" / GEM).glob(f"*/{model_id}/config.json"), None)
+    return frozenset(json.loads(found.read_text()).get("learnt", ())) if found else frozenset()
+
+
+def model_date(home: Path, name: str, model_id: str) -> str | None:
+    """Date of a stored model."""
+    found = next((home / "models" / name).glob(f"*/{model_id}"), None)
+    return found.parent.name if found else None
+
+
 def scored_by(home: Path, date: str) -> str | None:
     """Content id of the foundation model whose outputs for a date are in the lake, read without torch."""
     path = str(home / "lake" / "teacher_outputs")
@@ -99,16 +112,24 @@ def scored_by(home: Path, date: str) -> str | None:
 def task_fingerprint(plan: DayPlan, contract: DataContract, task: Task) -> str:
     """Identity of everything that decides a task's result: data, contract, code, sizes, seed, parent models.
 
+    Of conversions only the labels count that had arrived by the day: a later arrival changes nothing of its models.
     Verticals depend on the teacher outputs that are in the lake, whichever model wrote them.
     """
     home = Path(plan.home)
     past_examples, past_events = (content_until(home, table, plan.date) for table in ("examples", "user_events"))
+    there = tuple(date for date, _ in past_examples)
+    matured = [day.date for day in matured_days(contract, plan.date, there)]
+    read = [content for content in past_examples if content[0] in (plan.date, *matured)]
+    lessons = (read, past_events, conversions_digest(home / "lake", matured, plan.date))
+    settled = [day.date for day in all_matured(contract, plan.date, there)]
     own = {
         "score": (past_examples[-1:], past_events),
-        "foundation": (past_examples[-1:], past_events),
-        "baseline": (past_examples, past_events, model_id_in_force(home, LOGISTIC, plan.previous_date)),
-        "verticals": (past_examples[-1:], past_events, plan.verticals, _parents(plan), scored_by(home, plan.date)),
-    }[task]
+        "foundation": lessons,
+        "baseline": (past_examples, past_events, model_id_in_force(home, LOGISTIC, plan.previous_date),
+                     conversions_digest(home / "lake", settled, plan.date)),
+        "verticals": (*lessons, plan.verticals, _parents(plan),
+                      [scored_by(home, date) for date in (plan.date, *matured)]),
+    }[task]  # fmt: skip
     teacher = model_id_in_force(home, GEM, plan.previous_date)
     settings = (contract.content_hash, code_fingerprint(), plan.date, plan.size, plan.seed, plan.threads)
     return digest(task, settings, own, teacher)

@@ -33,6 +33,7 @@ def text_table(report: EvaluationReport) -> str:
     )
     lines = [header, "-" * len(header)]
     for surface, objective in judged_cells(report):
+        lines.extend(_when(report, objective))
         for row in _cell(report, surface, objective):
             metrics = row.metrics
             lines.append(
@@ -42,6 +43,17 @@ def text_table(report: EvaluationReport) -> str:
             )
         lines.append("")
     return "\n".join(lines)
+
+
+def delayed_dates(report: EvaluationReport, objective: str) -> tuple[str, ...]:
+    """Dates of the impressions that an objective is judged on, where these are not the days of the report."""
+    judged = report.judged[objective]
+    return () if judged == report.dates else judged
+
+
+def _when(report: EvaluationReport, objective: str) -> list[str]:
+    delayed = delayed_dates(report, objective)
+    return [f"impressions of {', '.join(delayed)}, whose {objective} labels are final:"] if delayed else []
 
 
 def transfer_table(report: EvaluationReport) -> str:
@@ -85,6 +97,11 @@ def percent(metric: Estimate | MetricState) -> str:
     return f"{100 * metric.value:+.2f} % [{100 * metric.low:+.2f},{100 * metric.high:+.2f}]"
 
 
+def _tick(report: EvaluationReport, surface: str, objective: str) -> str:
+    delayed = delayed_dates(report, objective)
+    return f"{objective}\n{surface}" + (f"\n{delayed[0]} ... {delayed[-1]}" if delayed else "")
+
+
 def picture(report: EvaluationReport, title: str) -> bytes:
     """NE of every model in every judged cell with intervals, as a PNG; 1 is a constant at the cell's base rate."""
     from matplotlib.figure import Figure
@@ -102,7 +119,7 @@ def picture(report: EvaluationReport, title: str) -> bytes:
                 axes.errorbar(x + offset, ne.value, yerr=error, fmt="o", color=COLORS[model], markersize=6, capsize=2)
         axes.plot([], [], "o", color=COLORS[model], label=LABELS[model])
     axes.axhline(1.0, color="#888888", linewidth=0.8, linestyle="--")
-    axes.set_xticks(range(len(cells)), [f"{objective}\n{surface}" for surface, objective in cells], fontsize=8)
+    axes.set_xticks(range(len(cells)), [_tick(report, *cell) for cell in cells], fontsize=8)
     axes.set_ylabel("normalized entropy (lower is better)")
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8, ncols=len(MODEL_ORDER), loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)

@@ -60,7 +60,7 @@ def track_model(
 def table_inputs(context: DayContext) -> list[TableInput]:
     """The tables a model of this day read, with the Delta version in force."""
     inputs = []
-    for table in ("user_events", "examples"):
+    for table in ("user_events", "examples", "attributed_conversions"):
         marker = read_gate(context.home, table, context.plan.date)
         path = str(context.lake / table)
         if marker is not None:

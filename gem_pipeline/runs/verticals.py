@@ -13,11 +13,20 @@ import torch
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import ConfigError, PartitionError
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
 from gem_pipeline.runs.foundation import loss_metrics, model_config
-from gem_pipeline.runs.records import DayReport, ModelReport, model_id_in_force, vertical_cells
+from gem_pipeline.runs.records import (
+    DayReport,
+    ModelReport,
+    learnt_conversions,
+    model_date,
+    model_id_in_force,
+    vertical_cells,
+)
 from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, learn
 from gem_pipeline.training.optimizer import ModelOptimizer
@@ -38,9 +47,20 @@ class Teaching:
     prob_NK: torch.Tensor | None
 
 
+NO_TEACHER = Teaching(model_id=None, prob_NK=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """What an objective is learnt from on a day: examples whose labels are final, and their teacher's soft labels."""
+
+    parts: list[EncodedDay]
+    teaching: Teaching
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """The examples of one surface on a day that have one objective."""
+    """The examples of one surface on a day that have one objective, or will have once it is mature."""
 
     key: str
     surface: str
@@ -63,6 +83,8 @@ class Cell:
 def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
     """Score and train every vertical of the plan, in both arms; a cell without examples that day is left out.
 
+    The vertical of a conversion scores the day and learns from the partition whose labels mature on it.
+
     Raises:
         ConfigError: a key names no surface and objective of the contract.
         PartitionError: the day has a teacher, but not its outputs.
@@ -70,17 +92,19 @@ def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
     plan = context.plan
     started = time.perf_counter()
     parts = context.read(plan.date, window=context.run.vertical.history)
-    teaching = _teaching(context, parts)
+    lessons = _lessons(context, parts)
     report, predictions = DayReport(date=plan.date), []
     work = [(key, surface, objective, arm) for key, surface, objective in vertical_cells(plan) for arm in ARMS]
     for key, surface, objective, arm in context.progress.track(work, label=f"{plan.date} verticals", total=len(work)):
-        cell = select_cell(parts, key, surface, objective)
-        if not cell.rows:
-            continue
+        cell = scored_cell(context.contract, parts, key, surface, objective)
         parent = context.store.current(vertical_model(key, arm), plan.previous_date) if plan.previous_date else None
-        if parent is not None:
+        if parent is not None and cell.rows:
             predictions.append(_score(context, parent, cell, vertical_model(key, arm)))
-        report.models.append(_train(context, cell, arm, parent, teaching, fingerprint))
+        if (lesson := lessons.get(objective)) is None:
+            continue
+        learnt = select_cell(lesson.parts, key, surface, objective)
+        if learnt.rows:
+            report.models.append(_train(context, learnt, arm, parent, lesson.teaching, fingerprint))
     if predictions:
         write_predictions(context.lake, date=plan.date, columns=predictions)
     report.seconds["verticals"] = time.perf_counter() - started
@@ -93,15 +117,34 @@ def select_cell(parts: list[EncodedDay], key: str, surface: str, objective: str)
     Raises:
         ConfigError: the contract has no such surface or objective.
     """
-    layout = parts[0].layout
+    k = _place(parts[0].layout, key, surface, objective)[1]
+    return _cell(parts, key, surface, objective, [part.mask_NK[:, k] for part in parts])
+
+
+def scored_cell(contract: DataContract, parts: list[EncodedDay], key: str, surface: str, objective: str) -> Cell:
+    """Examples of a surface to score: those that have the objective, and for a conversion those that will have it."""
+    delayed = {o.name: o for o in contract.conversion_objectives}
+    if objective not in delayed:
+        return select_cell(parts, key, surface, objective)
+    optimised = not delayed[objective].surfaces or surface in delayed[objective].surfaces
+    return _cell(parts, key, surface, objective, [np.full(part.size, optimised) for part in parts])
+
+
+def _cell(parts: list[EncodedDay], key: str, surface: str, objective: str, has_it: list[npt.NDArray[np.bool_]]) -> Cell:
+    place, k = _place(parts[0].layout, key, surface, objective)
+    chosen = [
+        (part, np.flatnonzero((part.surface_N == place) & mask_N)) for part, mask_N in zip(parts, has_it, strict=True)
+    ]
+    return Cell(key=key, surface=surface, objective=k, rows=[(part, index) for part, index in chosen if len(index)])
+
+
+def _place(layout: InputLayout, key: str, surface: str, objective: str) -> tuple[int, int]:
     if surface not in layout.surfaces or objective not in layout.objectives:
         raise ConfigError(
             f"Vertical {key} names no surface and objective of the contract.",
             remedy="Name it <surface>__<objective>.",
         )
-    place, k = layout.surfaces.index(surface), layout.objectives.index(objective)
-    chosen = [(part, np.flatnonzero((part.surface_N == place) & part.mask_NK[:, k])) for part in parts]
-    return Cell(key=key, surface=surface, objective=k, rows=[(part, index) for part, index in chosen if len(index)])
+    return layout.surfaces.index(surface), layout.objectives.index(objective)
 
 
 def rebuild(stored: StoredModel, cell: Cell) -> VerticalModel:
@@ -111,18 +154,46 @@ def rebuild(stored: StoredModel, cell: Cell) -> VerticalModel:
     return model
 
 
+def _lessons(context: DayContext, parts: list[EncodedDay]) -> dict[str, Lesson]:
+    """By objective: a column is learnt from the plan's day, a conversion from the partition that matures on it."""
+    today = Lesson(parts=parts, teaching=_teaching(context, parts))
+    lessons = {o.name: today for o in context.contract.column_objectives}
+    asked = {objective for _, _, objective in vertical_cells(context.plan)}
+    for day in context.matured:
+        if asked & set(day.objectives):
+            window = context.run.vertical.history
+            older = context.read(day.date, window=window, as_of=day.as_of, objectives=day.objectives)
+            for objective in day.objectives:
+                teaching = _matured_teaching(context, older, day.date, objective)
+                lessons[objective] = Lesson(parts=older, teaching=teaching)
+    return lessons
+
+
 def _teaching(context: DayContext, parts: list[EncodedDay]) -> Teaching:
     date = context.plan.date
     if context.plan.previous_date is None:
-        return Teaching(model_id=None, prob_NK=None)
-    ids = pa.concat_arrays([part.impression_ids for part in parts])
-    found = read_teacher(context.contract, context.lake, date=date, teacher=GEM, impression_ids=ids)
+        return NO_TEACHER
+    found = _soft_labels(context, parts, date)
     if found is None:
         raise PartitionError(
             f"Table teacher_outputs has no rows for date {date}, so the taught verticals have no teacher.",
             remedy="Materialise teacher_outputs for this date first.",
         )
-    return Teaching(model_id=found[0], prob_NK=torch.from_numpy(found[1]))
+    return found
+
+
+def _matured_teaching(context: DayContext, parts: list[EncodedDay], date: str, objective: str) -> Teaching:
+    """Soft labels of an older partition; none where its teacher had not yet had a label of the objective."""
+    found = _soft_labels(context, parts, date)
+    if found is None or objective not in learnt_conversions(context.home, found.model_id or ""):
+        return NO_TEACHER
+    return found
+
+
+def _soft_labels(context: DayContext, parts: list[EncodedDay], date: str) -> Teaching | None:
+    ids = pa.concat_arrays([part.impression_ids for part in parts])
+    found = read_teacher(context.contract, context.lake, date=date, teacher=GEM, impression_ids=ids)
+    return None if found is None else Teaching(model_id=found[0], prob_NK=torch.from_numpy(found[1]))
 
 
 @torch.no_grad()
@@ -187,9 +258,10 @@ def _train(
 
 def _lineage(context: DayContext, arm: str, parent: StoredModel | None, teaching: Teaching) -> dict[str, str]:
     lineage = {"previous_model_id": parent.model_id} if parent else {}
-    if arm == "kd" and teaching.model_id and context.plan.previous_date:
+    if arm == "kd" and teaching.model_id:
         lineage["teacher_model_id"] = teaching.model_id
-        if model_id_in_force(context.home, GEM, context.plan.previous_date) == teaching.model_id:
-            known = context.tracker.find(GEM, context.plan.previous_date, teaching.model_id)
+        date = model_date(context.home, GEM, teaching.model_id)
+        if date is not None and model_id_in_force(context.home, GEM, date) == teaching.model_id:
+            known = context.tracker.find(GEM, date, teaching.model_id)
             lineage |= {"teacher_run_id": known.run_id} if known else {}
     return lineage

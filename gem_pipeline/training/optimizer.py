@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torchrec.modules.embedding_modules import EmbeddingCollection
@@ -76,6 +78,14 @@ class ModelOptimizer:
             share = 1.0 / min(1.0 + self.steps / 10, self.config.averaging_horizon)
             newest = [parameter.detach() for parameter in self._model.parameters()]
             torch._foreach_lerp_(list(self._average.values()), newest, share)
+
+    @torch.no_grad()
+    def reset(self, change: Callable[[], None]) -> None:
+        """Let `change` overwrite weights of the model; the running averages move by as much."""
+        before = {name: p.detach().clone() for name, p in self._model.named_parameters()}
+        change()
+        for name, parameter in self._model.named_parameters():
+            self._average[name] += parameter.detach() - before[name]
 
     def served_weights(self) -> dict[str, Tensor]:
         """The state dictionary to store and serve: averaged weights where averaging is on, buffers as they are."""

@@ -18,7 +18,9 @@ from deltalake import DeltaTable
 import gem_pipeline
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.errors import ConfigError, PartitionError
+from gem_pipeline.training.maturity import all_matured, label_counts, matured_days
 
 Task = Literal["score", "foundation", "baseline", "verticals"]
 TASKS: tuple[Task, ...] = ("score", "foundation", "baseline", "verticals")
@@ -140,32 +142,51 @@ def previous_model_date(contract: DataContract, home: Path, date: str) -> str | 
 
 
 def eligible_verticals(contract: DataContract, home: Path, dates: Iterable[str]) -> tuple[str, ...]:
-    """Cells with enough positives and negatives over `dates`, the ones with the most positives first."""
+    """Cells with enough positives and negatives over `dates`, the ones with the most positives first.
+
+    A conversion counts on the date on which its label matured.
+    """
     schema = tables.examples(contract)
     path = str(home / "lake" / schema.name)
     if not DeltaTable.is_deltatable(path):
         return ()
-    labels = [tables.label_column(o.name) for o in contract.objectives]
-    rows = DeltaTable(path).to_pyarrow_table(filters=[("date", "in", sorted(dates))], columns=["surface", *labels])
-    counted = rows.group_by("surface").aggregate([(label, f) for label in labels for f in ("sum", "count")])
-    rule, cells = contract.verticals, []
-    for row in counted.to_pylist():
-        for objective, label in zip(contract.objectives, labels, strict=True):
-            positives, total = row[f"{label}_sum"] or 0, row[f"{label}_count"]
-            if positives >= rule.min_positives and total - positives >= rule.min_negatives:
-                cells.append((-positives, vertical_key(row["surface"], objective.name)))
+    days = sorted(set(dates))
+    labels = {o.name: tables.label_column(o.name) for o in contract.column_objectives}
+    rows = DeltaTable(path).to_pyarrow_table(filters=[("date", "in", days)], columns=["surface", *labels.values()])
+    counted = rows.group_by("surface").aggregate([(label, f) for label in labels.values() for f in ("sum", "count")])
+    counts = {
+        (row["surface"], objective): [row[f"{label}_sum"] or 0, row[f"{label}_count"]]
+        for row in counted.to_pylist()
+        for objective, label in labels.items()
+    }
+    there = example_dates(contract, home)
+    counts |= label_counts(
+        contract, home / "lake", [m for day in days for m in matured_days(contract, day, there)]
+    )  # fmt: skip
+    rule = contract.verticals
+    cells = [
+        (-positives, vertical_key(surface, objective))
+        for (surface, objective), (positives, total) in counts.items()
+        if positives >= rule.min_positives and total - positives >= rule.min_negatives
+    ]
     return tuple(key for _, key in sorted(cells)[: rule.max_models])
 
 
 def base_rates(contract: DataContract, home: Path, before: str) -> dict[str, dict[str, float]]:
-    """Base rate by surface and objective (and over all surfaces, as `all`) of the labels before a date."""
+    """Base rate by surface and objective (and over all surfaces, as `all`) of the labels known before a date."""
     schema = tables.examples(contract)
-    labels = {o.name: tables.label_column(o.name) for o in contract.objectives}
+    labels = {o.name: tables.label_column(o.name) for o in contract.column_objectives}
     table = DeltaTable(str(home / "lake" / schema.name))
     rows = table.to_pyarrow_table(filters=[("date", "<", before)], columns=["surface", *labels.values()])
+    matured = all_matured(contract, days_before(before, 1), example_dates(contract, home))
+    counts = label_counts(contract, home / "lake", matured)
     rates: dict[str, dict[str, float]] = {}
     for surface in ("all", *contract.surfaces):
         part = rows if surface == "all" else rows.filter(pc.equal(rows["surface"], surface))
         rates[surface] = {o: pc.mean(part[column]).as_py() for o, column in labels.items() if part.num_rows}
         rates[surface] = {o: rate for o, rate in rates[surface].items() if rate is not None}
+        for o in contract.conversion_objectives:
+            cells = [counts.get((s, o.name), [0, 0]) for s in contract.surfaces if surface in ("all", s)]
+            positives, total = (sum(column) for column in zip(*cells, strict=True))
+            rates[surface] |= {o.name: positives / total} if total else {}
     return rates

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gem_pipeline.batches.labels import NOTHING_KNOWN, credited_rows, known_conversions, labels_and_masks
 from gem_pipeline.contracts import tables
+from gem_pipeline.errors import PartitionError
 from tests.oracles.conversions import DAYS, conversion_contract
 
 CONTRACT = conversion_contract()
@@ -75,11 +78,23 @@ def test_without_a_day_or_before_maturity_the_table_is_not_even_opened(tmp_path)
     assert known_conversions(CONTRACT, tmp_path, DAYS[0], DAYS[0]) is NOTHING_KNOWN
 
 
+def test_labels_that_are_not_shown_do_not_exist():
+    label_NK, mask_NK = labels_and_masks(CONTRACT, ROWS, replace(NOTHING_KNOWN, shown=frozenset({"buy"})))
+    assert not mask_NK[:, 0].any()
+    assert not label_NK[:, 0].any()
+    assert mask_NK[:, 1].tolist() == [False, True, True]
+
+
+def test_a_missing_table_is_named(tmp_path):
+    with pytest.raises(PartitionError, match=f"attributed_conversions does not exist, and labels of {DAYS[0]}"):
+        known_conversions(CONTRACT, tmp_path, DAYS[0], DAYS[4])
+
+
 def test_the_version_of_the_table_can_be_pinned_and_rows_come_in_a_fixed_order(tmp_path):
     write(tmp_path, [credit("b", "order", DAYS[1]), credit("a", "order", DAYS[1])])
     version = DeltaTable(str(tmp_path / SCHEMA.name)).version()
     write(tmp_path, [credit("c", "order", DAYS[1])])
-    rows = credited_rows(tmp_path, DAYS[0], DAYS[2], version=version)
+    rows = credited_rows(tmp_path, DAYS[:1], DAYS[2], version=version)
     assert rows["impression_id"].to_pylist() == ["a", "b"]
     known = known_conversions(CONTRACT, tmp_path, DAYS[0], DAYS[2])
     assert known.impressions["order"].to_pylist() == ["c"]

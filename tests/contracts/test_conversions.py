@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from gem_pipeline.contracts.contract import DataContract
-from gem_pipeline.contracts.conversions import Objective
+from gem_pipeline.contracts.conversions import Objective, days_before
 from tests.oracles.conversions import conversion_contract, conversion_document
 from tests.oracles.event_log import log_contract
 
@@ -73,6 +73,10 @@ def test_conversions_their_table_and_their_attribution_go_together(break_it, say
     break_it(document)
     with pytest.raises(ValidationError, match=says):
         DataContract.model_validate(document)
+
+
+def test_days_are_counted_on_the_calendar():
+    assert days_before("2024-03-01", 1) == "2024-02-29"
 
 
 def test_the_longer_window_decides_when_a_label_is_mature():

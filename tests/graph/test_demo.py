@@ -48,7 +48,7 @@ def test_the_command_ends_with_that_sentence_and_the_code_of_a_failed_run(tmp_pa
 
 def test_the_report_tells_all_days_of_the_chain_and_the_installation_apart(tmp_path):
     days = ["2022-05-01", "2022-05-02", "2022-05-03", "2022-05-04"]
-    report = EvaluationReport(dates=("2022-05-03", "2022-05-04"), rows=[], comparisons=[], transfer={})
+    report = EvaluationReport(dates=("2022-05-03", "2022-05-04"), judged={}, rows=[], comparisons=[], transfer={})
     options = DemoOptions(days=4, home=tmp_path, contract=contract_path(), data=None, reports=tmp_path)
     (tmp_path / "install.json").write_text('{"install_s": 61.5, "extra": "cpu"}')
     demo.write_report(options, tmp_path, report, name="kuairand", seconds={"features": 3.0}, chain_s=9.0, chosen=days)

@@ -64,3 +64,13 @@ def test_heads_start_at_shared_base_rates_and_survive_rates_of_zero_and_one() ->
     heads.init_bias(torch.tensor([0.2, 0.0, 1.0]))
     prob = torch.sigmoid(heads(torch.zeros(1, 5), torch.tensor([1])))[0]
     torch.testing.assert_close(prob, torch.tensor([0.2, 1e-6, 1 - 1e-6]), rtol=0, atol=1e-6)
+
+
+def test_an_objective_without_any_rate_keeps_its_biases() -> None:
+    heads = DomainHeads(2, 2, 5)
+    heads.init_bias(torch.tensor([[0.1, 0.5], [0.3, 0.5]]))
+    before = heads.bias_SK[:, 0].clone(), heads.shared.bias[0].clone()
+    heads.init_bias(torch.tensor([[float("nan"), 0.2], [float("nan"), float("nan")]]))
+    assert torch.equal(heads.bias_SK[:, 0], before[0])
+    assert torch.equal(heads.shared.bias[0], before[1])
+    torch.testing.assert_close(torch.sigmoid(heads.shared.bias[1]), torch.tensor(0.2))

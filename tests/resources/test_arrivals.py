@@ -10,18 +10,18 @@ import yaml
 from deltalake import write_deltalake
 
 from gem_pipeline.errors import PartitionError
-from gem_pipeline.places import contract_path
 from resources.arrivals import bronze_fingerprints, days_without_impressions, land_or_find
 from resources.settings import GemSettings
+from tests.lake_factory import write_delayed_contract
 
 
 @pytest.fixture
 def own_tables(tmp_path: Path) -> GemSettings:
     """Settings over tables of the user's own: two days of Delta facts, one of which the log has not begun for."""
-    document = yaml.safe_load(contract_path().read_text())
-    document["source"] = "tables"
-    (tmp_path / "contract.yaml").write_text(yaml.safe_dump(document))
-    for table in ("impressions", "engagements"):
+    path = tmp_path / "contract.yaml"
+    write_delayed_contract(path)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"source": "tables"}))
+    for table in ("impressions", "engagements", "conversions"):
         for day in ("2022-04-23", "2022-04-25", "2022-04-26"):
             append(tmp_path, table, day)
     return GemSettings(home=str(tmp_path), contract=str(tmp_path / "contract.yaml"))
@@ -37,7 +37,7 @@ def test_days_of_the_contract_are_found_with_a_fingerprint_each(own_tables):
     assert list(found) == ["2022-04-25", "2022-04-26"]
 
 
-@pytest.mark.parametrize("table", ["impressions", "engagements"])
+@pytest.mark.parametrize("table", ["impressions", "engagements", "conversions"])
 def test_a_change_of_any_fact_table_changes_the_day_and_no_other(own_tables, tmp_path, table):
     before = bronze_fingerprints(own_tables)
     append(tmp_path, table, "2022-04-26")

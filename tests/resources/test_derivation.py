@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gem_pipeline.batches.labels import known_conversions
 from gem_pipeline.errors import GateError, PartitionError, SchemaError
 from gem_pipeline.quality.gate import read_gate, verify_gate
 from tests.oracles.conversions import attributed, valid_once
@@ -194,6 +195,10 @@ def test_conversions_come_out_alike_in_whatever_order_their_days_are_derived(der
         quarantined.update(partition.quarantined)
     kept = {(row[3], row[4]) for row in expected}
     assert quarantined["not attributed"] == len(valid_once(derived.rows, derived.contract)) - len(kept)
+    for date in DATES:  # what a reader without Spark makes of it
+        known = known_conversions(at_once.contract, at_once.home / "lake", date, "2024-03-09")
+        for objective, ids in known.impressions.items():
+            assert set(ids.to_pylist()) == {row[1] for row in expected if (row[0], row[2]) == (date, objective)}
     starts = at_once.starts
     assert all(partition.unchanged for partition in at_once.derivation.attributed_conversions(days))
     assert at_once.starts == starts

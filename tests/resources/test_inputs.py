@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gem_pipeline.errors import DataSourceError, GateError, PartitionError
-from resources.inputs import SilverInputs, days_before
+from resources.inputs import SilverInputs
 from resources.lake import DeltaLake
 from tests.oracles.event_log import DATES, log_contract
 from tests.resources.silver_lake import replace_day, silver_lake
@@ -13,10 +13,6 @@ from tests.resources.silver_lake import replace_day, silver_lake
 def inputs(tmp_path):
     silver_lake(tmp_path, None)
     return SilverInputs(contract=log_contract(), lake=DeltaLake(str(tmp_path / "lake")), home=tmp_path)
-
-
-def test_days_are_counted_on_the_calendar():
-    assert days_before("2024-03-01", 1) == "2024-02-29"
 
 
 def test_windows_follow_the_days_that_have_impressions(inputs):

@@ -47,11 +47,11 @@ def test_all_days_of_the_window_are_fitted(chain):
     assert [chain.store.require(LOGISTIC, date).report()["metrics"]["examples"] for date in DAYS] == [240, 480, 720]
 
 
-@pytest.mark.parametrize(("days", "expected"), [(14, DAYS[:2]), (2, DAYS[1:2]), (1, ())])
-def test_the_window_ends_before_the_day(chain, days, expected):
+@pytest.mark.parametrize(("days", "expected"), [(14, DAYS), (2, DAYS[1:]), (1, DAYS[2:])])
+def test_the_window_ends_with_the_day(chain, days, expected):
     context = DayContext(chain.plan(DAYS[2]))
     context.__dict__["run"] = replace(context.run, baseline_days=days)
-    assert subject.earlier_days(context) == list(expected)
+    assert tuple(subject.fitted_days(context)) == expected
 
 
 def test_a_later_day_changes_nothing_of_an_earlier_fit(own):

@@ -23,7 +23,7 @@ from gem_pipeline.training.plan import GEM
 from tests.chain_factory import VERTICALS
 from tests.lake_factory import CONTRACT_PATH, DAYS
 
-EMPTY = EvaluationReport(dates=(), rows=[], comparisons=[], transfer={})
+EMPTY = EvaluationReport(dates=(), judged={}, rows=[], comparisons=[], transfer={})
 
 
 @pytest.fixture(scope="module")

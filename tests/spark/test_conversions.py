@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.errors import SchemaError
-from resources.inputs import days_before
 from spark.conversions import attributed_conversions, credited, judged_conversions, quarantined_conversions
 from spark.profile import partition_profile
 from tests.oracles.conversions import (

@@ -94,3 +94,18 @@ def test_ids_that_do_not_occur_keep_their_rows():
     changed = sum(int((after[name] != before[name]).any(dim=1).sum()) for name in before)
     total = sum(len(value) for value in before.values())
     assert 0 < changed < total
+
+
+def test_weights_that_are_overwritten_move_their_average_by_as_much():
+    config = replace(CONFIG, averaging_horizon=5)
+    model = new_model()
+    optimizer = ModelOptimizer(model, config)
+    steps(model, optimizer, 0, 3)
+    newest, served = model.serving_head.bias.detach().clone(), optimizer.served_weights()
+    assert not torch.equal(served["serving_head.bias"], newest)
+    before = {name: weight.clone() for name, weight in served.items()}
+    optimizer.reset(lambda: model.init_bias(0.2))
+    after, moved = optimizer.served_weights(), model.serving_head.bias.detach() - newest
+    torch.testing.assert_close(after["serving_head.bias"], before["serving_head.bias"] + moved)
+    same = [name for name in before if not name.endswith("head.bias")]
+    assert all(torch.equal(after[name], before[name]) for name in same)
