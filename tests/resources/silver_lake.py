@@ -95,10 +95,10 @@ def silver_lake(home: Path, spark: SparkSession, *, num_logs: int = 40, seed: in
 
 def _conversions(impressions: list[Row], rng: random.Random) -> list[Row]:
     found = []
-    for row in impressions:
+    for number, row in enumerate(impressions):
         for i in range(rng.randint(0, 2) if row["at"] is not None else 0):
             at = row["at"] + rng.choice([1, 30, 40_000, 90_000, 200_000]) * SECOND
             got = at + rng.choice([0, 0, 80_000]) * SECOND
-            found.append({"cid": f"{row['iid']}-{i}", "uid": row["uid"], "aid": row["aid"], "paid": 1.0, "at": at,
+            found.append({"cid": f"{number}-{i}", "uid": row["uid"], "aid": row["aid"], "paid": 1.0, "at": at,
                           "what": rng.choice(["purchase", "lead"]), "got": got, "day": str(got.date())})  # fmt: skip
     return found
