@@ -98,6 +98,17 @@ def test_verticals_score_the_day_and_learn_from_the_partition_that_matures(chain
             assert chain.table("predictions", DAYS[first]).query("model == @name").empty
 
 
+def test_a_vertical_goes_on_from_its_newest_model_where_a_day_had_nothing_to_learn(own):
+    name = vertical_model("tab_1__lead", "alone")
+    shutil.rmtree(own.store.root / name / DAYS[3])
+    report = own.train(DAYS[4], tasks=("verticals",), seed=1)
+    assert name in {model.name for model in report.models}
+    config = own.store.require(name, DAYS[4]).config()
+    assert config["parent_model_id"] == own.store.require(name, DAYS[2]).model_id
+    scored = own.table("predictions", DAYS[4]).query(f"model == '{name}'")
+    assert set(scored.trained_through) == {DAYS[2]}
+
+
 def test_soft_labels_teach_once_their_teacher_has_learnt_the_conversion(chain):
     def equal(key, day):
         alone, taught = (chain.weights(vertical_model(key, arm), day) for arm in ("alone", "kd"))

@@ -145,9 +145,16 @@ def content_until(home: Path, table: str, date: str) -> list[tuple[str, str]]:
     return marks
 
 
+def vertical_parent(plan: DayPlan, name: str) -> str | None:
+    """Date of the model that a vertical goes on from: the newest one, for a cell may have had nothing to learn since."""
+    pointers = (Path(plan.home) / "models" / name).glob("*/current.json")
+    dates = [pointer.parent.name for pointer in pointers]
+    return max((date for date in dates if plan.previous_date and date <= plan.previous_date), default=None)
+
+
 def _parents(plan: DayPlan) -> list[str | None]:
     names = [vertical_model(key, arm) for key in plan.verticals for arm in ARMS]
-    return [model_id_in_force(Path(plan.home), name, plan.previous_date) for name in names]
+    return [model_id_in_force(Path(plan.home), name, vertical_parent(plan, name)) for name in names]
 
 
 def _record_path(plan: DayPlan, task: Task) -> Path:

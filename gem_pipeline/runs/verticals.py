@@ -26,6 +26,7 @@ from gem_pipeline.runs.records import (
     model_date,
     model_id_in_force,
     vertical_cells,
+    vertical_parent,
 )
 from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, learn
@@ -97,7 +98,8 @@ def run_verticals(context: DayContext, fingerprint: str) -> DayReport:
     work = [(key, surface, objective, arm) for key, surface, objective in vertical_cells(plan) for arm in ARMS]
     for key, surface, objective, arm in context.progress.track(work, label=f"{plan.date} verticals", total=len(work)):
         cell = scored_cell(context.contract, parts, key, surface, objective)
-        parent = context.store.current(vertical_model(key, arm), plan.previous_date) if plan.previous_date else None
+        before = vertical_parent(plan, vertical_model(key, arm))
+        parent = context.store.current(vertical_model(key, arm), before) if before else None
         if parent is not None and cell.rows:
             predictions.append(_score(context, parent, cell, vertical_model(key, arm)))
         if (lesson := lessons.get(objective)) is None:
@@ -206,7 +208,7 @@ def score_cell(model: VerticalModel, cell: Cell) -> npt.NDArray[np.float32]:
 
 def _score(context: DayContext, parent: StoredModel, cell: Cell, name: str) -> pa.Table:
     return prediction_rows(
-        date=context.plan.date, model=name, model_id=parent.model_id, trained_through=context.trained_through,
+        date=context.plan.date, model=name, model_id=parent.model_id, trained_through=parent.date,
         objective=cell.rows[0][0].layout.objectives[cell.objective], impression_ids=cell.impression_ids,
         prob_N=score_cell(rebuild(parent, cell), cell),
     )  # fmt: skip
