@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from gem_pipeline.errors import ConfigError
 
@@ -15,7 +15,7 @@ def read_config(kind: type[ConfigT], document: dict[str, Any]) -> ConfigT:
 
     Args:
         kind: the dataclass, all its fields by keyword.
-        document: one entry a field; lists become tuples.
+        document: one entry a field; lists become tuples, dictionaries the dataclasses that the fields name.
 
     Raises:
         ConfigError: a field is missing or unknown, or a value breaks a rule of the dataclass.
@@ -27,5 +27,15 @@ def read_config(kind: type[ConfigT], document: dict[str, Any]) -> ConfigT:
             f"has the unknown entries {sorted(set(document) - known)}.",
             remedy="Load it with the version of the product that wrote it.",
         )
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in document.items()}
-    return kind(**values)
+    hints = get_type_hints(kind)
+    return kind(**{name: _value(hints[name], value) for name, value in document.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    """One entry: a dictionary becomes the dataclass that its field names, a list a tuple of such."""
+    if isinstance(value, dict) and is_dataclass(hint):
+        return read_config(hint, value)  # pyrefly: ignore[bad-argument-type]
+    if isinstance(value, list | tuple):
+        inner = next(iter(get_args(hint)), None)
+        return tuple(_value(inner, item) for item in value)
+    return value

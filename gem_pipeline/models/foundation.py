@@ -6,25 +6,36 @@ Legend: B rows, N tokens, F dense inputs, T events, D width, R width of the repr
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
-from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.encoded_day import LOG_GAP_SCALE
+from gem_pipeline.batches.layout import DID_PREFIX, InputLayout
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths
+from gem_pipeline.models.backbone import EventRows, SequenceBackbone
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
+from gem_pipeline.models.domains import DomainConfig, DomainTokens
 from gem_pipeline.models.embeddings import FeatureEmbeddings
+from gem_pipeline.models.experts import ExpertConfig
 from gem_pipeline.models.first_order import FirstOrderTerms, HistoryStatistics
 from gem_pipeline.models.heads import DomainGate, DomainHeads
-from gem_pipeline.models.interformer import InterFormer, InterFormerConfig
+from gem_pipeline.models.interformer import InterFormerConfig
+from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
+from gem_pipeline.models.peers import PeerConfig
+from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.sequence import EventEncoder
+from gem_pipeline.models.trunk import Trunk, TrunkConfig
 from gem_pipeline.models.wukong import WukongConfig
 
+Backbone = Literal["interformer", "kunlun", "hstu", "transformer"]
+BACKBONES = ("interformer", "kunlun", "hstu", "transformer")
+LONGEST_GAP_S = 1e9
 TINY_HISTORY = WindowSpec(max_events=64)
 
 
@@ -36,8 +47,11 @@ class FoundationConfig:
         dim: width D of every token and event.
         layers: interleaved layers.
         history: events of a row that the reader hands over.
+        backbone: the sequence side of the trunk.
+        kunlun: what the backbone `kunlun` is made of.
+        pyramid: parallel branches over the events, whose tokens join the non-sequence side.
         heads: attention heads.
-        num_summary: summary tokens of the non-sequence side (CLS tokens of the sequence).
+        num_summary: summary tokens of the non-sequence side (InterFormer's CLS tokens, keys of Kunlun's GDPA).
         num_pma: learned pooling queries over the sequence.
         num_recent: newest events read as they are.
         fmb_tokens: tokens out of Wukong's factorization machine block.
@@ -45,6 +59,9 @@ class FoundationConfig:
         rank: columns of Y in Wukong's X (X^T Y).
         fmb_hidden: hidden widths of the MLP in the factorization machine block.
         attentive_y: Y is computed from the input instead of learned once.
+        experts: how Wukong is parted among experts.
+        cross_layer: layers attend to the stored summaries of earlier layers.
+        domain: tokens, norms and experts of a surface's own inside the trunk.
         pffn_hidden: hidden width of the MLP that writes a row's matrix.
         dense_hidden: hidden widths of the MLP from all dense inputs to one token.
         trunk_hidden: hidden widths of the MLP from the last summaries to the representation.
@@ -59,6 +76,9 @@ class FoundationConfig:
     dim: int = 32
     layers: int = 2
     history: WindowSpec = TINY_HISTORY
+    backbone: Backbone = "interformer"
+    kunlun: KunlunSettings = KunlunSettings()  # noqa: RUF009
+    pyramid: PyramidConfig = PyramidConfig()  # noqa: RUF009
     heads: int = 2
     num_summary: int = 4
     num_pma: int = 2
@@ -68,6 +88,9 @@ class FoundationConfig:
     rank: int = 8
     fmb_hidden: tuple[int, ...] = (128,)
     attentive_y: bool = True
+    experts: ExpertConfig = ExpertConfig()  # noqa: RUF009
+    cross_layer: bool = False
+    domain: DomainConfig = DomainConfig()  # noqa: RUF009
     pffn_hidden: int = 32
     dense_hidden: tuple[int, ...] = (64,)
     trunk_hidden: tuple[int, ...] = (64,)
@@ -85,18 +108,16 @@ class FoundationConfig:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
-        self.trunk()  # its own rules
+        if self.backbone not in BACKBONES:
+            raise ConfigError(f"There is no backbone {self.backbone!r}.", remedy=f"Choose from {', '.join(BACKBONES)}.")
+        self.trunk(1)  # its own rules
 
-    def trunk(self) -> InterFormerConfig:
+    def trunk(self, num_surfaces: int) -> TrunkConfig:
         """Shape of the interleaved trunk."""
-        return InterFormerConfig(
+        return TrunkConfig(
             dim=self.dim,
             layers=self.layers,
-            heads=self.heads,
             num_summary=self.num_summary,
-            num_pma=self.num_pma,
-            num_recent=self.num_recent,
-            pffn_hidden=self.pffn_hidden,
             wukong=WukongConfig(
                 fmb_tokens=self.fmb_tokens,
                 lcb_tokens=self.lcb_tokens,
@@ -105,7 +126,23 @@ class FoundationConfig:
                 attentive_y=self.attentive_y,
                 dropout=self.dropout,
             ),
+            experts=self.experts,
+            cross_layer_heads=self.heads if self.cross_layer else 0,
+            domain=self.domain,
+            num_surfaces=num_surfaces,
+            sequence=self.sequence(),
         )
+
+    def sequence(self) -> SequenceBackbone:
+        """Shape of the sequence side."""
+        sizes = {"dim": self.dim, "heads": self.heads, "num_recent": self.num_recent}
+        if self.backbone == "interformer":
+            return InterFormerConfig(
+                num_summary=self.num_summary, num_pma=self.num_pma, pffn_hidden=self.pffn_hidden, **sizes
+            )
+        if self.backbone == "kunlun":
+            return KunlunConfig(layers=self.layers, num_summary=self.num_summary, settings=self.kunlun, **sizes)
+        return PeerConfig(kind=self.backbone, num_pma=self.num_pma, longest=self.history.max_events, **sizes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready form; `from_dict` reverses it."""
@@ -114,7 +151,7 @@ class FoundationConfig:
     @staticmethod
     def from_dict(document: dict[str, Any]) -> FoundationConfig:
         """Rebuild a configuration from `to_dict`, also after a trip through JSON."""
-        return read_config(FoundationConfig, document | {"history": WindowSpec.from_dict(document["history"])})
+        return read_config(FoundationConfig, document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +167,18 @@ class ModelOutput:
     representation_BD: Tensor
 
 
+def gap_seconds(event_dense_TE: Tensor) -> Tensor:
+    """Seconds from each event to the impression, read back from the first event number, [T, E] -> [T]."""
+    return torch.expm1(event_dense_TE[:, 0] * LOG_GAP_SCALE).clamp(0.0, LONGEST_GAP_S)
+
+
 class FoundationModel(nn.Module):
-    """GEM: unified tables, Wukong and jagged attention interleaved by InterFormer, domain heads (ours)."""
+    """GEM: unified tables, a pyramid, Wukong interleaved with a sequence backbone, domain heads (assembly ours)."""
 
     def __init__(self, layout: InputLayout, config: FoundationConfig) -> None:
         super().__init__()
         self.layout, self.config = layout, config
-        trunk = config.trunk()
+        trunk = config.trunk(len(layout.surfaces))
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
         self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
@@ -144,8 +186,22 @@ class FoundationModel(nn.Module):
         self.first_order = FirstOrderTerms(layout, num_numbers, config.first_order_history)
         self.dense = mlp([num_numbers, *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
-        self.interformer = InterFormer(len(layout.tokens) + 1, trunk)
-        width = (trunk.num_summary + trunk.num_sequence_summary) * config.dim + num_numbers
+        self.kinds = tuple(i for i, name in enumerate(layout.event_dense) if name.startswith(DID_PREFIX))
+        pyramid, domain = config.pyramid, config.domain
+        if pyramid.branches and not self.kinds:
+            raise ConfigError(
+                "The pyramid groups events by what was done, but the layout carries no event kind.",
+                remedy="Add the kinds to the inputs of the window, or take the pyramid out.",
+            )
+        num_tokens = len(layout.tokens) + 1 + pyramid.num_tokens + domain.tokens
+        self.interformer = Trunk(num_tokens, trunk)
+        self.pyramid = Pyramid(config.dim, pyramid) if pyramid.branches else None
+        self.domain_tokens = (
+            DomainTokens(len(layout.surfaces), domain.tokens, config.dim, init_std=config.embedding_std)
+            if domain.tokens
+            else None
+        )
+        width = trunk.num_out * config.dim + num_numbers
         self.trunk = mlp([width, *config.trunk_hidden, config.representation_dim], dropout=config.dropout)
         self.gate = DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
         self.heads = DomainHeads(len(layout.surfaces), len(layout.objectives), config.representation_dim)
@@ -157,9 +213,16 @@ class FoundationModel(nn.Module):
         offsets_B1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
         statistics_BF = self.statistics(event_dense_TE, offsets_B1)
         number_BF = torch.cat([self.normalize(batch.dense_BF), statistics_BF], dim=1)
-        x_BND = torch.cat([self.dense(number_BF)[:, None, :], embedded.token_BND], dim=1)
         id_TD = batch.spread_events(torch.stack(embedded.event_TD).sum(dim=0))
-        summary_BMD = self.interformer(x_BND, self.events(id_TD, event_dense_TE), offsets_B1)
+        rows = EventRows(
+            value_TD=self.events(id_TD, event_dense_TE), offsets_B1=offsets_B1, gap_s_T=gap_seconds(event_dense_TE)
+        )
+        tokens = [self.dense(number_BF)[:, None, :], embedded.token_BND]
+        if self.pyramid is not None:
+            tokens.append(self.pyramid(rows, event_dense_TE[:, self.kinds]))
+        if self.domain_tokens is not None:
+            tokens.append(self.domain_tokens(batch.surface_B))
+        summary_BMD = self.interformer(torch.cat(tokens, dim=1), rows, batch.surface_B)
         # A token of D numbers is too narrow for the counters: the trunk sees them directly as well (ours).
         hidden_BR = torch.relu(self.trunk(torch.cat([summary_BMD.flatten(1), number_BF], dim=1)))
         representation_BR = self.gate(hidden_BR, batch.surface_B)

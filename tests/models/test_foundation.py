@@ -102,6 +102,15 @@ def test_weights_and_configuration_survive_a_round_trip(attentive: bool) -> None
     assert torch.equal(copy(batch).logit_BK, model(batch).logit_BK)
 
 
+def test_size_tiny_stays_what_it_was(golden) -> None:
+    torch.manual_seed(0)
+    model = FoundationModel(kuairand_layout(), FoundationConfig()).eval()
+    golden("tiny_parameters.json", {name: list(p.shape) for name, p in model.named_parameters()})
+    logit_BK = model(random_batch(model.layout, [0, 1, 64, 7, 30, 2, 5, 40], multi_hot=())).logit_BK
+    before = [[0.02456, -0.0218, 0.05887, -0.02729, 0.01447], [-0.02481, -0.04607, 0.00676, 1e-05, -0.00683]]
+    torch.testing.assert_close(logit_BK[[0, 2]], torch.tensor(before), rtol=0, atol=1e-5)
+
+
 def test_the_same_seed_builds_the_same_model() -> None:
     pairs = zip(small_model().parameters(), small_model.__wrapped__().parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)

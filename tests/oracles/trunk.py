@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from gem_pipeline.models.blocks import SelfGate
 from gem_pipeline.models.heads import DomainGate, DomainHeads
-from gem_pipeline.models.interformer import InterFormer
 from gem_pipeline.models.sequence import AttentionPooling, JaggedSelfAttention, PersonalizedProjection
+from gem_pipeline.models.trunk import Trunk
 from gem_pipeline.models.wukong import AttentiveY, FactorizationMachineBlock, WukongLayer
 from tests.oracles import attention
 
@@ -94,17 +94,17 @@ def pooled(s_TD: Tensor, layer: AttentionPooling) -> Tensor:
     return torch.stack(out)
 
 
-def interformer(x_ND: Tensor, s_TD: Tensor, model: InterFormer) -> Tensor:
+def interformer(x_ND: Tensor, s_TD: Tensor, model: Trunk) -> Tensor:
     """Algorithm 1 of InterFormer for one example, as printed (plus our last summary)."""
-    config = model.config
+    config, num_recent = model.config, model.config.sequence.num_recent
     num_events, num_cls = s_TD.shape[0], config.num_summary
 
     def x_summary(level: int) -> Tensor:
         return gate(mix(x_ND, model.x_summaries[level].compress), model.x_summaries[level].gate)
 
     def s_summary(level: int) -> Tensor:
-        newest_first = [s_TD[num_cls + num_events - 1 - age] for age in range(min(config.num_recent, num_events))]
-        missing = [torch.zeros_like(s_TD[0])] * (config.num_recent - len(newest_first))
+        newest_first = [s_TD[num_cls + num_events - 1 - age] for age in range(min(num_recent, num_events))]
+        missing = [torch.zeros_like(s_TD[0])] * (num_recent - len(newest_first))
         module = model.s_summaries[level]
         parts = torch.cat([s_TD[:num_cls], pooled(s_TD, module.pma), torch.stack([*newest_first, *missing])])
         return gate(parts, module.gate)
