@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -9,6 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.labels import KnownConversions
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.prefetch import prefetched
 from gem_pipeline.batches.reader import DayReader
@@ -101,7 +104,8 @@ class LakeParts:
         self.sizes = [piece.num_examples for piece in self._pieces]
         self.costs = [piece.cost for piece in self._pieces]
         self.identity: dict[str, Any] = {
-            "date": date, "as_of": as_of, "objectives": objectives, "rank": rank, "world_size": world_size,
+            "date": date, "as_of": as_of, "objectives": objectives, "credited": _digest(self._known),
+            "rank": rank, "world_size": world_size,
             "versions": reader.versions, "window": reader.window.to_dict(), "sizes": self.sizes,
         }  # fmt: skip
 
@@ -118,3 +122,11 @@ class LakeParts:
     def impression_ids(self) -> pa.Array:
         """Ids of the examples of all parts, in their order; nothing else is read."""
         return self._reader.impression_ids(self._date, self._pieces)
+
+
+def _digest(known: KnownConversions) -> str:
+    """Content id of the conversions that are known: labels are part of what a position continues."""
+    content = hashlib.sha256(json.dumps(sorted(known.mature)).encode())
+    for name, ids in sorted(known.impressions.items()):
+        content.update(json.dumps([name, sorted(ids.to_pylist())]).encode())
+    return content.hexdigest()[:16]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gem_pipeline.batches import reader as module
 from gem_pipeline.batches.features import encode
 from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.settings import ReaderConfig
-from gem_pipeline.batches.windows import WindowSpec
+from gem_pipeline.batches.windows import EventGroup, WindowSpec
+from gem_pipeline.contracts import tables
 from gem_pipeline.errors import ConfigError, PartitionError, SchemaError
-from tests.lake_factory import DAYS, contract, make_lake
-from tests.oracles.history import Event, visible_window
+from tests.lake_factory import DAYS, contract, make_lake, put
+from tests.oracles.history import Event, selected_window, visible_window
 
 SECOND = 1_000_000
 
@@ -144,3 +148,53 @@ def test_a_reader_stays_at_the_versions_it_first_saw(tmp_path):
 def test_a_bound_of_nothing_is_refused():
     with pytest.raises(ConfigError, match="max_resident_bytes"):
         ReaderConfig(max_resident_bytes=0)
+
+
+@pytest.fixture(scope="module")
+def untidy_home(tmp_path_factory):
+    """Times tie within two hours, a third of the events arrive up to thirty hours late; every kind and source."""
+    home, own = tmp_path_factory.mktemp("untidy"), contract()
+    make_lake(home)
+    for day in DAYS:
+        frame = rows_of(home, "user_events").query("date == @day")
+        rng = np.random.default_rng(int(day[-2:]))
+        happened = frame.event_ts.dt.floor("2h")
+        delay_s = np.where(rng.random(len(frame)) < 0.3, rng.integers(1, 108_000, len(frame)), 0)
+        put(home, own, tables.user_events(own), day, frame.assign(
+            event_ts=happened, ingest_ts=happened + pd.to_timedelta(delay_s, unit="s"),
+            actions=rng.integers(0, 1 << len(own.sequence.kinds), len(frame)).astype("int32"),
+            source=rng.choice(own.sequence.sources, len(frame)), user_id=frame.user_id // 4 * 4 + frame.bucket,
+        ))  # fmt: skip
+    return home
+
+
+_own = contract()
+_groups = st.builds(
+    EventGroup, max_events=st.integers(1, 6), kinds=st.sampled_from([(), *((k,) for k in _own.sequence.kinds[:3])]),
+    sources=st.sampled_from([(), _own.sequence.sources[:1]]), surfaces=st.sampled_from([(), _own.surfaces[:2]]),
+    max_age_s=st.sampled_from([None, 7200, 90_000]),
+)  # fmt: skip
+_specs = st.builds(
+    WindowSpec, max_events=st.integers(1, 12), max_age_s=st.sampled_from([None, 50_000]),
+    groups=st.lists(_groups, max_size=2).map(tuple),
+)  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None)
+@given(spec=_specs, limit=st.sampled_from((15, 10**6)), day=st.sampled_from(DAYS[1:]))
+def test_windows_read_from_an_untidy_lake_equal_the_oracle(untidy_home, spec, limit, day):
+    frame = rows_of(untidy_home, "user_events")
+    events: dict[int, list[Event]] = {}
+    for row in frame[frame.date <= day].itertuples():
+        kinds = frozenset(kind for i, kind in enumerate(_own.sequence.kinds) if row.actions >> i & 1)
+        event = Event(row.user_id, row.event_ts.value // 1000, row.ingest_ts.value // 1000, row.event_key, kinds,
+                      row.source, row.surface)  # fmt: skip
+        events.setdefault(row.user_id, []).append(event)
+    config = ReaderConfig(max_resident_bytes=limit * 400)
+    for part in DayReader(_own, untidy_home / "lake", window=spec, config=config).day(day):
+        index_T, length_N = part.window.select(np.arange(part.size))
+        found = np.split(part.window.happened_E[index_T], np.cumsum(length_N)[:-1])
+        for user, as_of, own in zip(part.user_N.tolist(), part.as_of_N.tolist(), found, strict=True):
+            history = {e.key: e.happened for e in events.get(user, [])}
+            keys = selected_window(events.get(user, []), spec, user=user, as_of=as_of, allowance=0)
+            assert own.tolist() == [history[key] for key in keys]

@@ -39,7 +39,7 @@ def expected(events, questions, spec, *, allowance_s=0):
     ]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=1800, deadline=None)
 @given(events=event_logs(), questions=questions_of, spec=window_specs, allowance_s=st.integers(0, 5), data=st.data())
 def test_every_window_equals_the_oracle_whatever_the_order_of_the_rows(events, questions, spec, allowance_s, data):
     shuffled = data.draw(st.permutations(events))

@@ -43,7 +43,10 @@ def stream(source, *, seed=None, batch_size=16, **config):
 
 def same(one, other):
     tensors = [(one.ids.values(), other.ids.values()), (one.ids.lengths(), other.ids.lengths())]
-    tensors += [(getattr(one, name), getattr(other, name)) for name in ("event_dense_TE", "dense_BF", "example_B")]
+    names = ("event_dense_TE", "dense_BF", "surface_B", "label_BK", "mask_BK", "user_B", "example_B")
+    tensors += [(getattr(one, name), getattr(other, name)) for name in names]
+    if one.shared is not None:
+        tensors += [(getattr(one.shared, n), getattr(other.shared, n)) for n in ("index_T", "length_B", "log_gap_T")]
     return all(torch.equal(*pair) for pair in tensors)
 
 

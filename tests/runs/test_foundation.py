@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from gem_pipeline.batches.encoded_day import day_batches
+from gem_pipeline.batches.settings import ReaderConfig
+from gem_pipeline.config import ladder
 from gem_pipeline.errors import ModelStoreError
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day
@@ -80,6 +84,34 @@ def test_training_again_from_nothing_but_the_parent_gives_the_same_weights(own):
     path.rename(path.with_name("gone"))
     train_day(own.plan(DAYS[2], tasks=("foundation",)))
     assert same_weights(own.weights(GEM, DAYS[2]), before)
+
+
+def read_as(monkeypatch, **settings):
+    """Let size tiny read its days in another way."""
+    monkeypatch.setitem(ladder.SIZES, "tiny", lambda: replace(ladder.tiny(), reading=ReaderConfig(**settings)))
+
+
+def test_a_day_that_every_pass_reads_again_gives_the_same_weights_and_scores(own, monkeypatch):
+    read_as(monkeypatch, keep_day=False, prefetch=2)
+    weights, scores = own.weights(GEM, DAYS[2]), teacher_rows(own, DAYS[2])
+    for task in ("score", "foundation"):
+        own.forget(DAYS[2], task)
+    path = own.store.require(GEM, DAYS[2]).path
+    path.rename(path.with_name("gone"))
+    train_day(own.plan(DAYS[2], tasks=("score", "foundation")))
+    assert same_weights(own.weights(GEM, DAYS[2]), weights)
+    assert teacher_rows(own, DAYS[2]).equals(scores)
+
+
+def test_a_day_is_trained_in_little_memory_with_shared_histories_and_batches_of_events(own, monkeypatch):
+    read_as(monkeypatch, keep_day=False, max_resident_bytes=40_000, share_histories=True, batch_events=400)
+    scores = teacher_rows(own, DAYS[2])
+    for task in ("score", "foundation"):
+        own.forget(DAYS[2], task)
+    (report,) = train_day(own.plan(DAYS[2], tasks=("score", "foundation"), seed=5)).models
+    assert report.metrics["examples"] == 2 * 240  # every example once in each of two epochs
+    again = teacher_rows(own, DAYS[2])
+    assert np.allclose(again.prob__click, scores.prob__click, atol=1e-6)
 
 
 def test_a_day_whose_parent_is_missing_is_refused(own):
