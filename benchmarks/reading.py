@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ import pyarrow as pa
 import torch
 
 from benchmarks._generated_lake import LakeShape, write_lake
+from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.batching import batch_rows
+from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.sources import LakeParts, PartSource, ResidentParts
@@ -37,23 +40,22 @@ from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import example_dates
 
 SIZE = "tiny"  # the largest rung that exists
-SLICE_BYTES = 32 << 20  # several slices a bucket, so that reading goes on while training does
+AHEAD = {"read ahead": 1, "not read ahead": 0}
 BATCH = 512
 
 
 class Waiting(Iterator[Any]):
-    """Counts the seconds that a consumer waits for the next item, but for the first."""
+    """Counts the seconds that a consumer waits for the next item, the first one included."""
 
     def __init__(self, items: Iterator[Any]) -> None:
-        self._items, self.seconds, self._started = items, 0.0, False
+        self._items, self.seconds = items, 0.0
 
     def __next__(self) -> Any:
         begun = time.perf_counter()
-        item = next(self._items)
-        if self._started:
+        try:
+            return next(self._items)
+        finally:
             self.seconds += time.perf_counter() - begun
-        self._started = True
-        return item
 
 
 def read_day(contract: DataContract, lake: Path, date: str, window: WindowSpec) -> float:
@@ -67,18 +69,33 @@ def read_day(contract: DataContract, lake: Path, date: str, window: WindowSpec) 
     return events / (time.process_time() - begun)
 
 
-def train_day(source: PartSource, run: RunConfig, config: ReaderConfig) -> tuple[float, float]:
-    """CPU seconds of an epoch of the foundation model, and the share of its wall time spent waiting for batches."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Epoch:
+    """What an epoch took: wall and CPU seconds, and the share of the wall time spent waiting for batches."""
+
+    wall_s: float
+    cpu_s: float
+    wait_share: float
+
+
+def train(batches: Iterator[Batch], layout: InputLayout, run: RunConfig) -> Epoch:
+    """Train a new foundation model on some batches."""
     torch.manual_seed(0)
-    model = FoundationModel(source.layout, run.foundation)
+    model = FoundationModel(layout, run.foundation)
     optimizer = ModelOptimizer(model, run.training)
-    generator = np.random.default_rng(0)
-    stream = BatchStream(source, batch_size=run.training.batch_size, config=config, generator=generator)
-    batches = Waiting(stream)
+    waiting = Waiting(batches)
     begun, worked = time.perf_counter(), time.process_time()
-    learn(model, optimizer, batches, joint_loss, LossCurve())
-    seconds = time.perf_counter() - begun
-    return time.process_time() - worked, batches.seconds / seconds
+    learn(model, optimizer, waiting, joint_loss, LossCurve())
+    wall_s = time.perf_counter() - begun
+    return Epoch(wall_s=wall_s, cpu_s=time.process_time() - worked, wait_share=waiting.seconds / wall_s)
+
+
+def unshared(source: PartSource, batch_size: int, config: ReaderConfig) -> Iterator[Batch]:
+    """The batches of a shuffled stream that shares histories, row by row, with a window a row."""
+    generator = np.random.default_rng(0)
+    for part in source.parts(generator.permutation(len(source.sizes)).tolist()):
+        for rows in batch_rows(part, batch_size=batch_size, config=config, generator=generator):
+            yield part.batch(rows)
 
 
 def repeated(measure: Callable[[], float], runs: int) -> dict[str, float | int]:
@@ -101,20 +118,21 @@ def speed_lines(contract: DataContract, lake: Path, date: str, name: str, length
 def wait_lines(contract: DataContract, lake: Path, date: str, name: str, runs: int) -> Iterator[dict[str, Any]]:
     """The share of a training epoch that waits for data, read ahead and not, and the time that this saves."""
     run = run_config(SIZE)
-    shares: dict[int, list[float]] = {0: [], 1: []}
-    times: dict[int, list[float]] = {0: [], 1: []}
+    epochs: dict[str, list[Epoch]] = {label: [] for label in AHEAD}
     for _ in range(runs):
-        for ahead in (0, 1):
-            config = ReaderConfig(prefetch=ahead, max_resident_bytes=SLICE_BYTES)
+        for label, ahead in AHEAD.items():
+            config = replace(run.reading, prefetch=ahead)
             reader = DayReader(contract, lake, window=run.foundation.history, config=config)
-            seconds, share = train_day(LakeParts(reader, date), run, config)
-            shares[ahead].append(share)
-            times[ahead].append(seconds)
-    for ahead, label in ((1, "read ahead"), (0, "not read ahead")):
-        yield _line("wait_share_small", _spread(shares[ahead]), unit="share of a step", baseline=label,
-                    size=f"{name}, size {SIZE} (small does not exist yet), {label}")  # fmt: skip
-    ratios = [fast / slow for fast, slow in zip(times[1], times[0], strict=True)]
-    yield _line("read_ahead_over_not", _spread(ratios), unit="ratio of epoch times", baseline="not read ahead",
+            source, generator = LakeParts(reader, date), np.random.default_rng(0)
+            stream = BatchStream(source, batch_size=run.training.batch_size, config=config, generator=generator)
+            epochs[label].append(train(stream, source.layout, run))
+    for label, found in epochs.items():
+        size = f"{name}, size {SIZE} (small does not exist yet), {label}"
+        shares = _spread([epoch.wait_share for epoch in found])
+        yield _line("wait_share_small", shares, unit="share of a step", baseline="not read ahead", size=size)
+    pairs = zip(epochs["read ahead"], epochs["not read ahead"], strict=True)
+    ratios = [fast.wall_s / slow.wall_s for fast, slow in pairs]
+    yield _line("read_ahead_over_not", _spread(ratios), unit="ratio of epochs, wall", baseline="not read ahead",
                 size=f"{name}, size {SIZE}")  # fmt: skip
 
 
@@ -125,36 +143,27 @@ def sharing_lines(contract: DataContract, lake: Path, date: str, name: str, wind
     run = replace(run, foundation=replace(run.foundation, history=WindowSpec(max_events=window)))
     reader = DayReader(contract, lake, window=run.foundation.history)
     source = ResidentParts(list(reader.day(date)))
-    grouped = ReaderConfig(share_histories=True)
+    grouped, batch_size = ReaderConfig(share_histories=True), run.training.batch_size
+
+    def shared() -> BatchStream:
+        return BatchStream(source, batch_size=batch_size, config=grouped, generator=np.random.default_rng(0))
+
     ratios = []
     for _ in range(runs):
-        shared, _ = train_day(source, run, grouped)
-        plain, _ = train_day(_Unshared(source), run, grouped)
-        ratios.append(shared / plain)
+        once, each = (
+            train(shared(), source.layout, run),
+            train(unshared(source, batch_size, grouped), source.layout, run),
+        )
+        ratios.append(once.cpu_s / each.cpu_s)
     size = f"{name}, window {window}, size {SIZE}"
-    yield _line("shared_over_not", _spread(ratios), unit="ratio of epoch times", baseline="same batches, not shared",
+    yield _line("shared_over_not", _spread(ratios), unit="ratio of epochs, CPU", baseline="same batches, not shared",
                 size=size)  # fmt: skip
-    stream = BatchStream(source, batch_size=run.training.batch_size, config=grouped, generator=np.random.default_rng(0))
     stored = spread = 0
-    for batch in stream:
+    for batch in shared():
         stored += batch.event_dense_TE.shape[0]
         spread += batch.window_numbers().shape[0]
     found = {"value": stored / spread, "low": None, "high": None, "runs": 1}
     yield _line("stored_over_seen_events", found, unit="ratio", baseline="a window a row", size=size)
-
-
-class _Unshared(ResidentParts):
-    """The same parts, whose batches keep a window a row whatever is asked for."""
-
-    def __init__(self, source: ResidentParts) -> None:
-        super().__init__([_plain(part) for part in source])
-
-
-def _plain(part: Any) -> Any:
-    plain = replace(part)
-    batch = plain.batch
-    object.__setattr__(plain, "batch", lambda rows, share=False: batch(rows))
-    return plain
 
 
 def _spread(values: Sequence[float]) -> dict[str, float | int]:
@@ -175,9 +184,9 @@ def measured(contract: DataContract, quick: bool) -> Iterator[dict[str, Any]]:
     home = home_path()
     if dates := example_dates(contract, home):
         lake = home / "lake"
-        yield from speed_lines(contract, lake, dates[-1], "KuaiRand", (64,), runs)
-        yield from wait_lines(contract, lake, dates[-1], "KuaiRand", runs)
-        yield from sharing_lines(contract, lake, dates[-1], "KuaiRand", 64, runs)
+        yield from speed_lines(contract, lake, dates[-1], contract.name, (64,), runs)
+        yield from wait_lines(contract, lake, dates[-1], contract.name, runs)
+        yield from sharing_lines(contract, lake, dates[-1], contract.name, 64, runs)
     shape = LakeShape(users=300, heavy_users=2) if quick else LakeShape()
     with tempfile.TemporaryDirectory(prefix="gem-reading-") as folder:
         date = write_lake(contract, Path(folder), shape)
