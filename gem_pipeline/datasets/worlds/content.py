@@ -19,6 +19,7 @@ POSTS = 1_000_000_000  # ids of organic posts start here
 POSTS_A_TOPIC = 200
 ADS_AN_ADVERTISER = 6  # slots
 IMAGE, TEXT, AUDIO = 16, 16, 8  # dimensions of the vectors
+BUDGET_A_USER = 0.3  # currency units a day; clicks at their bids would cost about 0.4
 GENERATIONS_BEFORE = 10_000  # keeps generations of days before the first one positive
 
 
@@ -89,12 +90,13 @@ def num_advertisers(world: World, scale: Scale) -> int:
 def bid(scale: Scale, ad_N: Longs, week: npt.ArrayLike) -> Floats:
     """Value of a click to the advertiser in currency units, [N]; it changes from week to week."""
     base_N = draws.normal(draws.key(scale.seed, 24, ad_N), "bid")
-    return np.round(np.exp(0.5 * base_N + 0.2 * draws.normal(draws.key(scale.seed, 25, ad_N, week), "bid")), 4)
+    return np.exp(0.5 * base_N + 0.2 * draws.normal(draws.key(scale.seed, 25, ad_N, week), "bid"))
 
 
-def daily_budget(scale: Scale, advertiser_N: Longs) -> Floats:
-    """Budget of an advertiser in currency units a day for each thousand users, [N]."""
-    return np.round(10 * np.exp(0.8 * draws.normal(draws.key(scale.seed, 26, advertiser_N), "budget")), 2)
+def daily_budget(world: World, scale: Scale, advertiser_N: Longs) -> Floats:
+    """Budget of an advertiser in currency units a day, [N]: about half of them would spend more if they could."""
+    fair_share = BUDGET_A_USER * scale.users / num_advertisers(world, scale)
+    return fair_share * np.exp(0.8 * draws.normal(draws.key(scale.seed, 26, advertiser_N), "budget"))
 
 
 def candidates(world: World, scale: Scale, request_keys: draws.Bits, day: int) -> Longs:

@@ -16,6 +16,7 @@ from scipy.special import ndtri, pdtrik
 Bits = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -113,8 +113,8 @@ def events_of_day(scale: Scale, who: Users, day: int) -> Longs:
 
 def scale_for(
     world: World,
-    *,
     events: int,
+    *,
     first_day: str,
     history_days: int,
     days: int,
@@ -123,8 +123,7 @@ def scale_for(
 ) -> Scale:
     """The scale whose days hold a wanted number of events, organic and ads, in expectation.
 
-    Args:
-        events: over all days; the true number lies within a few percent, more where there are few users.
+    The true number lies within a few percent, more where there are few users.
 
     Raises:
         ConfigError: fewer than 10 000 or more than 10^10 events, or a population of fewer than 20 users.

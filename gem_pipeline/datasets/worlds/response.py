@@ -47,7 +47,7 @@ class Moment:
     journey: Journey
 
     @property
-    def user_N(self) -> Longs:
+    def user_N(self) -> Longs:  # noqa: N802 (tensor names carry shapes)
         """User ids."""
         return self.who.id_U[self.row_N]
 
@@ -61,7 +61,15 @@ class Moment:
 
 
 def moment(
-    world: World, scale: Scale, who: Users, day: int, row_N: Longs, slot_N: Longs, surface_N: Longs, position_N: Longs
+    world: World,
+    scale: Scale,
+    who: Users,
+    day: int,
+    *,
+    row_N: Longs,
+    slot_N: Longs,
+    surface_N: Longs,
+    position_N: Longs,
 ) -> Moment:
     """Add interests of the moment to rows of a day."""
     user_N = who.id_U[row_N]
@@ -175,8 +183,8 @@ def truth(world: World, scale: Scale, at: Moment, ad_N: Longs) -> Truth:
 class Outcome:
     """What happened after impressions, [N] each; delays in seconds, NaN where nothing converts."""
 
-    click_N: draws.Bits
-    convert_N: draws.Bits
+    click_N: draws.Flags
+    convert_N: draws.Flags
     delay_s_N: Floats
     value_N: Floats
 

@@ -44,7 +44,7 @@ class Requests:
 
     slots: Slots
     ad_NK: Longs
-    eligible_NK: draws.Bits
+    eligible_NK: draws.Flags
     bid_NK: Floats
     advertiser_NK: Longs
 
@@ -112,6 +112,9 @@ def serve(
     """Show the chosen candidates and let people react.
 
     Args:
+        world: surfaces, conversions and weights.
+        scale: population and seed.
+        asked: requests and their candidates.
         chosen_N: index of the candidate that is shown.
         propensity_N: chance with which the policy chose it.
         price_N: what the advertiser pays for a click; the bid where none is given (first price).

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gem_pipeline.datasets.worlds import draws
 from gem_pipeline.datasets.worlds.content import (
@@ -69,12 +69,11 @@ def _constant(value: str, num: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(num, dtype=np.int32)), pa.array([value])).cast(pa.string())
 
 
-def _lists(names: tuple[str, ...], did_NA: npt.NDArray[np.uint64]) -> pa.Array:
+def _lists(names: tuple[str, ...], did_NA: draws.Flags) -> pa.Array:
     """One list of strings a row: the names whose flag is set."""
-    flags_NA = np.asarray(did_NA, dtype=bool)
-    offsets = np.concatenate([[0], np.cumsum(flags_NA.sum(axis=1))]).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(did_NA.sum(axis=1))]).astype(np.int32)
     return pa.ListArray.from_arrays(
-        pa.array(offsets), pa.array(names, pa.string()).take(pa.array(np.nonzero(flags_NA)[1]))
+        pa.array(offsets), pa.array(names, pa.string()).take(pa.array(np.nonzero(did_NA)[1]))
     )
 
 
@@ -106,10 +105,10 @@ def served_table(world: World, scale: Scale, served: Served, date: str, policy: 
     """Impressions of a day with truth and outcomes, schema `SERVED`."""
     at, num = served.slots.at, len(served.ad_N)
     types = tuple(c.name for c in world.conversions)
-    did = np.asarray(served.outcome.convert_N, dtype=bool)
+    did = served.outcome.convert_N
 
     def converted(values: pa.Array) -> pa.Array:
-        return pa.compute.if_else(pa.array(did), values, pa.scalar(None, values.type))
+        return pc.if_else(pa.array(did), values, pa.scalar(None, values.type))
 
     columns = [
         pa.array(event_id(at, scale)), pa.array(at.user_N), pa.array(served.ad_N),
@@ -185,6 +184,7 @@ def content_rows(world: World, scale: Scale, through: int) -> pa.Table:
 def _ad_table(world: World, scale: Scale, ad_N: Longs, week_N: Longs) -> pa.Table:
     ad = ads(world, scale, ad_N)
     keys = draws.key(scale.seed, 32, ad_N)
+    budget_N, bid_N = daily_budget(world, scale, ad.advertiser_N), bid(scale, ad_N, week_N)
     measured_N = ad.quality_N + MEASURED_NOISE * draws.normal(keys, "lift study")
     start_N = np.maximum(ad_first_day(world, scale, ad_N), WEEK * week_N)
     made = vectors(world, scale, ad_N, ad.topic_N, ad.style_N)
@@ -192,7 +192,7 @@ def _ad_table(world: World, scale: Scale, ad_N: Longs, week_N: Longs) -> pa.Tabl
         [pa.array(ad_N), _times(midnight_ms(scale, 0) + start_N * 86_400_000), _constant("ad", len(ad_N)),
          pa.array(ad.advertiser_N), _named(tuple(f"category_{i}" for i in range(world.topics)), ad.topic_N // 2),
          _named(GOALS, ad.goal_N), _named(FORMATS, ad.format_N), _named(CHANNELS, ad.channel_N),
-         pa.array(bid(scale, ad_N, week_N).astype(np.float32)), pa.array(daily_budget(scale, ad.advertiser_N).astype(np.float32)),
+         pa.array(bid_N.astype(np.float32)), pa.array(budget_N.astype(np.float32)),
          pa.array(np.round(measured_N, 4).astype(np.float32), mask=draws.uniform(keys, "studied") > MEASURED_SHARE),
          *(_vectors(made[name]) for name in ("image", "text", "audio"))], schema=CONTENT,
     )  # fmt: skip

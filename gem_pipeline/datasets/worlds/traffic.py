@@ -40,7 +40,7 @@ class Slots:
 
     at: Moment
     time_ms_N: Longs
-    is_ad_N: draws.Bits
+    is_ad_N: draws.Flags
     longest_s_N: Floats
 
     def take(self, rows: Longs) -> Slots:
@@ -79,8 +79,9 @@ def slots(world: World, scale: Scale, who: Users, day: int) -> Slots:
     gap_N = np.minimum(SLOT_MS, room_N / (SESSION + 1))
     jitter_N = draws.uniform(draws.key(scale.seed, 51, who.id_U[row_N], day, slot_N), "jitter")
     every_N = np.array([s.ad_every for s in world.surfaces])[surface_N]
+    position_N = place_N // every_N
     return Slots(
-        at=moment(world, scale, who, day, row_N, slot_N, surface_N, place_N // every_N),
+        at=moment(world, scale, who, day, row_N=row_N, slot_N=slot_N, surface_N=surface_N, position_N=position_N),
         time_ms_N=midnight_ms(scale, day) + (begin_N + (place_N + JITTER * jitter_N) * gap_N).astype(np.int64),
         is_ad_N=(place_N % every_N) == every_N - 1, longest_s_N=LOOK * gap_N / 1000,
     )  # fmt: skip
@@ -102,7 +103,7 @@ def dwell_s(world: World, keys: draws.Bits, shown: Slots, liking_N: Floats) -> F
     """Seconds that slots were looked at, [N]: log-normal, longer for what is liked, cut by the next slot."""
     median_N = np.array([s.dwell_s for s in world.surfaces])[shown.at.surface_N]
     wanted_N = median_N * np.exp(0.3 * liking_N + 0.8 * draws.normal(keys, "dwell"))
-    return np.round(np.clip(wanted_N, 0.1, shown.longest_s_N), 2)
+    return np.asarray(np.round(np.clip(wanted_N, 0.1, shown.longest_s_N), 2), dtype=np.float64)
 
 
 def after(time_ms_N: Longs, seconds_N: Floats) -> Longs:
@@ -120,7 +121,7 @@ class Organic:
     arrived_ms_N: Longs
     dwell_s_N: Floats
     scroll_N: Floats
-    did_NA: draws.Bits
+    did_NA: draws.Flags
 
 
 def organic_topic(world: World, at: Moment, keys: draws.Bits) -> Longs:
@@ -135,7 +136,7 @@ def organic_topic(world: World, at: Moment, keys: draws.Bits) -> Longs:
 
 
 def organic(world: World, scale: Scale, day_slots: Slots) -> Organic:
-    """What people do with organic content: ads of a day with impressions are left out, in the history all is organic."""
+    """What people do with organic content; in the history, before the first impressions, every slot is organic."""
     keep = ~day_slots.is_ad_N if day_slots.at.day >= 0 else np.ones_like(day_slots.is_ad_N)
     shown = day_slots.take(np.flatnonzero(keep))
     at = shown.at
@@ -147,7 +148,7 @@ def organic(world: World, scale: Scale, day_slots: Slots) -> Organic:
     asked_N = draws.uniform(keys, "survey") < SURVEY_SHARE
     content_N = draws.uniform(keys, "content") < expit(0.4 + liking_N)
 
-    def does(kind: str, logit: float) -> draws.Bits:
+    def does(kind: str, logit: float) -> draws.Flags:
         return draws.uniform(keys, kind) < expit(logit + liking_N + social_N)
 
     dwell_N = dwell_s(world, keys, shown, liking_N)
