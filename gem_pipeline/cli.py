@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
     init = commands.add_parser("init", help="write a commented data contract for your own tables")
     init.add_argument("path", nargs="?", type=Path, default=Path("contract.yaml"), help="file to write")
+    _add_world(init, "write the contract of a simulated world instead (docs/worlds.md)")
     init.set_defaults(run=_init)
 
     check = commands.add_parser("check", help="validate a data contract and the tables it names")
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         default=named_data(),
         help="folder with kuairand/, or the word generated (GEM_DATA; default ../shared/data)",
     )
+    _add_world(demo, "run on a simulated world (docs/worlds.md); its state and contract lie in worlds/NAME of the home")
     demo.set_defaults(run=_demo)
 
     doctor = commands.add_parser("doctor", help="check the machine and the installation")
@@ -78,8 +80,18 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contract", type=Path, default=contract_path(), help="data contract (GEM_CONTRACT)")
 
 
+def _add_world(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--world", metavar="NAME", help=text)
+    parser.add_argument("--events", type=int, default=300_000, help="events of the world (default 300 000)")
+
+
 def _init(options: argparse.Namespace) -> int:
-    template = (files("gem_pipeline") / "contracts" / "template.yaml").read_text(encoding="utf-8")
+    if options.world:
+        from gem_pipeline.datasets.worlds.template import world_contract
+
+        template = world_contract(options.world, events=options.events)
+    else:
+        template = (files("gem_pipeline") / "contracts" / "template.yaml").read_text(encoding="utf-8")
     try:
         with options.path.open("x", encoding="utf-8") as target:
             target.write(template)
@@ -124,6 +136,11 @@ def _demo(options: argparse.Namespace) -> int:
     from gem_pipeline.contracts.contract import load_contract
     from gem_pipeline.datasets.landing import open_source
 
+    if options.world:
+        from gem_pipeline.datasets.worlds.template import settle_world
+
+        options.home, options.contract = settle_world(options.home, options.world, events=options.events)
+        os.environ["GEM_HOME"] = str(options.home)
     contract = load_contract(options.contract)
     open_source(contract, options.data, DEFAULT_DATA)  # refuses a missing folder before the slow imports
 

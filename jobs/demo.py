@@ -81,7 +81,7 @@ def run_demo(options: DemoOptions) -> EvaluationReport:
     if generated:
         _say(GENERATED_NOTE)
     dates = available_dates(contract, source, home / "lake")
-    timed = [day for day in dates if source is None or source.impressions(day).num_rows]
+    timed = [day for day in dates if source is None or source.has_impressions(day)]
     chosen = timed[-options.days :]
     if len(chosen) < 3:
         raise PartitionError(

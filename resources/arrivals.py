@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
@@ -10,9 +11,13 @@ from deltalake.exceptions import TableNotFoundError
 
 from gem_pipeline.contracts.contract import DataContract, TableRef
 from gem_pipeline.datasets.landing import LandedPartition, land_partitions, table_path
+from gem_pipeline.datasets.worlds.log import WorldLog
 from gem_pipeline.errors import PartitionError
 from gem_pipeline.quality.gate import partition_files
 from resources.settings import GemSettings
+
+if TYPE_CHECKING:
+    from resources.worlds import WorldLanding
 
 
 def bronze_fingerprints(settings: GemSettings) -> dict[str, str]:
@@ -31,7 +36,7 @@ def days_without_impressions(settings: GemSettings, dates: Iterable[str]) -> set
     """Those of some landed dates that are only history so far: events, but no impressions to learn from."""
     source = settings.source()
     if source is not None:
-        return {date for date in dates if not source.impressions(date).num_rows}
+        return {date for date in dates if not source.has_impressions(date)}
     contract = settings.load_contract()
     timed = _partitions(contract.tables.impressions, settings.home_path() / "lake", contract.partition.column)
     return set(dates) - set(timed)
@@ -44,6 +49,8 @@ def land_or_find(settings: GemSettings, dates: Sequence[str]) -> list[LandedPart
         PartitionError: a date is missing.
     """
     contract, source = settings.load_contract(), settings.source()
+    if isinstance(source, WorldLog):
+        return world_landing(settings, contract, source).land(tuple(dates))
     if source is not None:
         return land_partitions(contract, source, settings.home_path(), tuple(dates))
     found = _table_fingerprints(contract, settings.home_path() / "lake")
@@ -59,6 +66,15 @@ def land_or_find(settings: GemSettings, dates: Sequence[str]) -> list[LandedPart
         )
         for date in dates
     ]
+
+
+def world_landing(settings: GemSettings, contract: DataContract, world: WorldLog) -> "WorldLanding":
+    """What generates and lands a simulated world; Spark starts when a day has to be generated."""
+    from resources.spark_session import local_session
+    from resources.worlds import WorldLanding
+
+    home = settings.home_path()
+    return WorldLanding(contract=contract, log=world, home=home, spark_provider=lambda: local_session(home))
 
 
 def _table_fingerprints(contract: DataContract, lake: Path) -> dict[str, str]:

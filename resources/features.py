@@ -1,6 +1,5 @@
 """Feature derivation as a resource: Spark starts when the first table is derived, not before."""
 
-import os
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -24,11 +23,10 @@ class FeatureDerivation(dg.ConfigurableResource):
         """The derivation of a contract in a home."""
         from resources.derivation import Derivation
         from resources.lake import DeltaLake
-        from resources.spark_session import spark_session
+        from resources.spark_session import local_session
 
         home = settings.home_path()
-        master = self.master or os.environ.get("GEM_SPARK_MASTER") or "local[*]"
         return Derivation(
             contract=settings.load_contract(), lake=DeltaLake(str(home / "lake")),
-            spark_provider=lambda: spark_session(home, master), home=home,
+            spark_provider=lambda: local_session(home, self.master), home=home,
         )  # fmt: skip

@@ -8,6 +8,7 @@ from gem_pipeline import places
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.datasets.landing import open_source
 from gem_pipeline.datasets.source import LogSource
+from gem_pipeline.datasets.worlds.log import WorldLog
 from gem_pipeline.errors import GemError
 from gem_pipeline.training.plan import DayPlan, Task, previous_model_date
 
@@ -47,7 +48,7 @@ class GemSettings(dg.ConfigurableResource):
         """
         return load_contract(self.contract_path())
 
-    def source(self) -> LogSource | None:
+    def source(self) -> LogSource | WorldLog | None:
         """The log to land; None where the contract names tables of the user's own.
 
         Raises:

@@ -119,6 +119,11 @@ def spark_session(home: Path, master: str = "local[*]") -> SparkSession:
     return builder.getOrCreate()
 
 
+def local_session(home: Path, master: str = "") -> SparkSession:
+    """`spark_session` on the master that is named, else GEM_SPARK_MASTER, else all cores of this machine."""
+    return spark_session(home, master or os.environ.get("GEM_SPARK_MASTER") or "local[*]")
+
+
 class SparkSessionResource(dg.ConfigurableResource):
     """Spark for assets: nothing starts before `session` is called."""
 

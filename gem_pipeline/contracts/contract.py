@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from gem_pipeline.contracts.conversions import Attribution, ConversionsTable, Objective, conversion_faults
-from gem_pipeline.contracts.parts import Name, Part, TableRef
+from gem_pipeline.contracts.parts import Day, Name, Part, TableRef
+from gem_pipeline.contracts.worlds import WorldChoice
 from gem_pipeline.errors import ContractError
 
 MAX_EVENT_KINDS = 30  # actions are one bit each in a 32-bit integer
@@ -34,9 +36,23 @@ class PartitionRule(Part):
 
     column: str
     min_impressions: int = Field(ge=1)
-    first_day: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-    last_day: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    first_day: Day
+    last_day: Day | None = None
     schedule_hour: int = Field(default=3, ge=0, le=23)
+
+    @model_validator(mode="after")
+    def _days_are_days(self) -> PartitionRule:
+        first = date.fromisoformat(self.first_day)  # refuses the 30th of February
+        if self.last_day is not None and date.fromisoformat(self.last_day) < first:
+            raise ValueError(f"last_day {self.last_day} lies before first_day {self.first_day}")
+        return self
+
+    @property
+    def days(self) -> int:
+        """Days from the first to the last; 0 where the log goes on."""
+        if self.last_day is None:
+            return 0
+        return (date.fromisoformat(self.last_day) - date.fromisoformat(self.first_day)).days + 1
 
 
 class VisibilityRule(Part):
@@ -207,7 +223,8 @@ class DataContract(Part):
     version: Literal[1]
     name: Name
     description: str
-    source: Literal["kuairand", "tables"]
+    source: Literal["kuairand", "tables", "world"]
+    world: WorldChoice | None = None
     partition: PartitionRule
     visibility: VisibilityRule
     tables: Tables
@@ -219,6 +236,19 @@ class DataContract(Part):
     sequence: Sequence
     counters: Counters
     verticals: Verticals = Verticals()
+
+    @model_validator(mode="after")
+    def _world_has_its_days(self) -> DataContract:
+        if (self.source == "world") != (self.world is not None):
+            raise ValueError("`world` belongs to source world, and only there")
+        if self.world is None:
+            return self
+        rule = self.partition
+        if rule.last_day is None:
+            raise ValueError("a world needs partition.last_day")
+        if rule.days <= self.world.history_days:
+            raise ValueError(f"world.history_days leaves no day with impressions among {rule.days} days")
+        return self
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> DataContract:

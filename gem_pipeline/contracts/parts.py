@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # a date partition, yyyy-mm-dd
 
 
 class Part(BaseModel):

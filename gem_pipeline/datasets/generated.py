@@ -92,6 +92,10 @@ class GeneratedLog:
         frame["impression_id"] = [f"{date}:{i}" for i in range(num)]
         return frame.assign(user_id=user, video_id=ad, surface=_SURFACES[place], date=date)
 
+    def has_impressions(self, date: str) -> bool:
+        """All days but the history day."""
+        return date in DAYS
+
     def impressions(self, date: str) -> pa.Table:
         """Impressions of a day with their labels."""
         return _arrow(self._rows(date).drop(columns="play_s"))

@@ -96,6 +96,10 @@ class KuaiRand:
         state = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
         return hashlib.sha256(repr((ADAPTER_VERSION, date, state)).encode()).hexdigest()[:16]
 
+    def has_impressions(self, date: str) -> bool:
+        """Whether the standard log has the day."""
+        return self.impressions(date).num_rows > 0
+
     def impressions(self, date: str) -> pa.Table:
         """Impressions of a day with their labels; the untimed history has none."""
         log = self._log[self._log["date"] == date]

@@ -16,7 +16,8 @@ from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract, TableRef
 from gem_pipeline.datasets.generated import GeneratedLog
 from gem_pipeline.datasets.kuairand import KuaiRand
-from gem_pipeline.datasets.source import LogSource
+from gem_pipeline.datasets.source import LogCalendar, LogSource
+from gem_pipeline.datasets.worlds.log import WorldLog
 from gem_pipeline.errors import PartitionError
 
 GENERATED = "generated"  # value of GEM_DATA that asks for the generated log; `generated:1500` sets its rows a day
@@ -40,7 +41,7 @@ class LandedPartition:
     unchanged: bool
 
 
-def open_source(contract: DataContract, data: str | None, default: Path) -> LogSource | None:
+def open_source(contract: DataContract, data: str | None, default: Path) -> LogSource | WorldLog | None:
     """Choose the log source.
 
     Args:
@@ -53,9 +54,12 @@ def open_source(contract: DataContract, data: str | None, default: Path) -> LogS
 
     Raises:
         DataSourceError: a folder that the user named is missing.
+        ConfigError: the contract's world is impossible.
     """
     if contract.source == "tables":
         return None
+    if contract.source == "world":
+        return WorldLog.of(contract)
     if data == GENERATED:
         return GeneratedLog()
     if data is not None and re.fullmatch(rf"{GENERATED}:\d{{1,7}}", data):
@@ -71,7 +75,7 @@ def table_path(table: TableRef, lake: Path) -> str:
     return table.path if "://" in table.path or Path(table.path).is_absolute() else str(lake / table.path)
 
 
-def available_dates(contract: DataContract, source: LogSource | None, lake: Path) -> tuple[str, ...]:
+def available_dates(contract: DataContract, source: LogCalendar | None, lake: Path) -> tuple[str, ...]:
     """Dates that can be landed or are there already, oldest first, none before the contract's first day."""
     if source is not None:
         days = source.days()
@@ -103,13 +107,11 @@ def land_partitions(
 
 
 def _land_day(contract: DataContract, source: LogSource, lake: Path, home: Path, date: str) -> LandedPartition:
-    marker = home / "landed" / f"{date}.json"
     fingerprint = f"{source.name}-{source.fingerprint(date)}"
     facts = (contract.tables.impressions, contract.tables.engagements)
-    if marker.exists():
-        known: dict[str, Any] = json.loads(marker.read_text())
-        if known["fingerprint"] == fingerprint and DeltaTable.is_deltatable(table_path(facts[1], lake)):
-            return LandedPartition(**known | {"unchanged": True})
+    known = landed_before(home, date, fingerprint)
+    if known is not None and DeltaTable.is_deltatable(table_path(facts[1], lake)):
+        return known
     tables = source.impressions(date), source.engagements(date)
     versions = [
         _replace(table_path(ref, lake), rows, contract.partition.column, date)
@@ -119,8 +121,22 @@ def _land_day(contract: DataContract, source: LogSource, lake: Path, home: Path,
         date=date, num_impressions=tables[0].num_rows, num_engagements=tables[1].num_rows,
         version=versions[0], fingerprint=fingerprint, unchanged=False,
     )  # fmt: skip
-    write_json(marker, asdict(landed))
+    mark_landed(home, landed)
     return landed
+
+
+def landed_before(home: Path, date: str, fingerprint: str) -> LandedPartition | None:
+    """The day's landing, if it was finished with the same content."""
+    marker = home / "landed" / f"{date}.json"
+    if not marker.exists():
+        return None
+    known: dict[str, Any] = json.loads(marker.read_text())
+    return LandedPartition(**known | {"unchanged": True}) if known["fingerprint"] == fingerprint else None
+
+
+def mark_landed(home: Path, landed: LandedPartition) -> None:
+    """Say that a day is complete; the last step of a landing."""
+    write_json(home / "landed" / f"{landed.date}.json", asdict(landed))
 
 
 def _land_dimensions(contract: DataContract, source: LogSource, lake: Path, home: Path) -> None:

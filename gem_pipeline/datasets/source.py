@@ -7,8 +7,8 @@ from typing import Protocol
 import pyarrow as pa
 
 
-class LogSource(Protocol):
-    """A log that can be landed day by day as bronze tables of a contract."""
+class LogCalendar(Protocol):
+    """Which days a log has."""
 
     name: str
 
@@ -16,9 +16,17 @@ class LogSource(Protocol):
         """Dates (yyyy-mm-dd) present, oldest first."""
         ...
 
+    def has_impressions(self, date: str) -> bool:
+        """Whether a day has impressions; it is history only where not."""
+        ...
+
     def fingerprint(self, date: str) -> str:
         """Identity of the source's content for a day; it changes whenever the content may have changed."""
         ...
+
+
+class LogSource(LogCalendar, Protocol):
+    """A log that can be landed day by day as bronze tables of a contract, without Spark."""
 
     def impressions(self, date: str) -> pa.Table:
         """Impressions of a day."""

@@ -1,0 +1,108 @@
+"""Worlds land day by day, atomically, idempotently, and faults end in quarantine or at the gate."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+from gem_pipeline.datasets.worlds.log import WorldLog
+from gem_pipeline.errors import GateError, PartitionError
+from resources.derivation import Derivation
+from resources.lake import DeltaLake
+from resources.worlds import TRUTH, WorldLanding
+from tests.world_factory import world_contract
+
+TABLES = ("bronze/impressions", "bronze/engagements", TRUTH)
+
+
+def landing(home, spark, **choice):
+    contract = world_contract(events=15_000, days=4, history_days=1, **choice)
+    return WorldLanding(contract=contract, log=WorldLog.of(contract), home=home, spark_provider=lambda: spark, tasks=2)
+
+
+def content(home, table, date=None):
+    rows = DeltaTable(str(home / "lake" / table)).to_pyarrow_table()
+    rows = rows.sort_by([(name, "ascending") for name in ("date", rows.column_names[0])])
+    return rows if date is None else rows.filter(pc.equal(rows["date"], date))
+
+
+@pytest.fixture(scope="module")
+def landed(spark, tmp_path_factory):
+    home = tmp_path_factory.mktemp("world")
+    world = landing(home, spark)
+    world.land(world.log.days())
+    return home
+
+
+def test_days_landed_one_by_one_in_any_order_are_the_days_landed_at_once(spark, landed, tmp_path):
+    world = landing(tmp_path, spark)
+    for date in reversed(world.log.days()):
+        world.land((date,))
+    for table in TABLES:
+        assert content(tmp_path, table).equals(content(landed, table)), table
+
+
+def test_landing_again_writes_nothing(spark, landed):
+    world = landing(landed, spark)
+    before = [DeltaTable(str(landed / "lake" / table)).version() for table in TABLES]
+    assert {day.unchanged for day in world.land(world.log.days())} == {True}
+    assert [DeltaTable(str(landed / "lake" / table)).version() for table in TABLES] == before
+
+
+def test_a_day_whose_landing_was_cut_off_is_not_complete_and_is_landed_anew(spark, landed):
+    world = landing(landed, spark)
+    date = world.log.days()[2]
+    before = content(landed, "bronze/engagements")
+    (landed / "landed" / f"{date}.json").unlink()  # as after a kill: tables written, marker not
+    again = world.land(world.log.days())
+    assert [day.date for day in again if not day.unchanged] == [date]
+    assert content(landed, "bronze/engagements").equals(before)
+
+
+def test_a_day_outside_the_world_is_refused(spark, tmp_path):
+    with pytest.raises(PartitionError, match="1999-01-01"):
+        landing(tmp_path, spark).land(("1999-01-01",))
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_day_served_by_another_policy_makes_it_and_the_days_after_it_land_anew(spark, tmp_path):
+    world = landing(tmp_path, spark)
+    days = world.log.days()
+    world.land(days)
+    served = content(tmp_path, TRUTH, days[2])
+    world.put_truth(days[2], served.slice(0, served.num_rows // 2), policy="half")
+    again = world.land(days)
+    assert [day.date for day in again if not day.unchanged] == list(days[2:])
+    assert content(tmp_path, "bronze/impressions", days[2]).num_rows == served.num_rows // 2
+    assert content(tmp_path, "bronze/impressions", days[1]).num_rows == content(tmp_path, TRUTH, days[1]).num_rows
+
+
+def test_every_injected_fault_is_quarantined_with_its_count_and_none_is_lost(spark, tmp_path):
+    world = landing(tmp_path, spark, faults={"duplicates": 0.05, "nulls": 0.03, "late": 0.04, "reordered": True})
+    days = world.log.days()[:3]
+    world.land(days)
+    bronze = content(tmp_path, "bronze/engagements")
+    nulls = sum(bronze[name].null_count for name in ("user_id", "content_id", "event_ts"))
+    assert nulls > 0
+    made = Derivation(
+        contract=world.contract, lake=DeltaLake(str(tmp_path / "lake")), spark_provider=lambda: spark, home=tmp_path
+    ).user_events(days)
+    copies = bronze.num_rows - len(pc.unique(bronze["event_id"]))
+    kept, lost = sum(day.num_rows for day in made), sum(sum(day.quarantined.values()) for day in made)
+    assert copies > 0
+    assert abs(kept + lost + copies - bronze.num_rows) <= nulls * 0.05 * 2  # a copy of a faulty row is faulty, too
+    reasons = {reason: n for day in made for reason, n in day.quarantined.items()}
+    assert {"null user_id", "null ad_id", "null event_ts"} <= set(reasons), reasons
+
+
+def test_a_corrupt_day_stops_at_the_gate_and_the_others_pass(spark, tmp_path):
+    corrupt = world_contract(events=15_000, days=4, history_days=1).partition.last_day
+    world = landing(tmp_path, spark, faults={"corrupt_days": [corrupt]})
+    world.land(world.log.days())
+    derivation = Derivation(
+        contract=world.contract, lake=DeltaLake(str(tmp_path / "lake")), spark_provider=lambda: spark, home=tmp_path
+    )
+    with pytest.raises(GateError, match=str(corrupt)):
+        derivation.user_events(world.log.days())
+    assert set(DeltaLake(str(tmp_path / "lake")).fingerprints("user_events")) == set(world.log.days()) - {corrupt}
