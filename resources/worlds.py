@@ -86,10 +86,10 @@ class WorldLanding:
         """
         self._ensure(self.lake / TRUTH, SERVED)
         write_deltalake(str(self.lake / TRUTH), served, mode="overwrite", predicate=f"date = '{date}'")
-        ids = sha256(served["impression_id"].combine_chunks().cast(pa.string()).to_string().encode())
-        for name in ("content_id", "is_click", "price"):
-            ids.update(repr(served[name].to_pylist()).encode())
-        write_json(self._truth_marker(date), {"fingerprint": f"{policy}-{ids.hexdigest()[:16]}"})
+        rows, content = served.sort_by("impression_id"), sha256()
+        for name in ("impression_id", "content_id", "is_click", "price"):
+            content.update(rows[name].to_numpy().tobytes())
+        write_json(self._truth_marker(date), {"fingerprint": f"{policy}-{content.hexdigest()[:16]}"})
 
     # -- truth --------------------------------------------------------------------------------------------
 

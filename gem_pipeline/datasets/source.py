@@ -10,7 +10,10 @@ import pyarrow as pa
 class LogCalendar(Protocol):
     """Which days a log has."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name of the source, for people and fingerprints."""
+        ...
 
     def days(self) -> tuple[str, ...]:
         """Dates (yyyy-mm-dd) present, oldest first."""
