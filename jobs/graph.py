@@ -6,6 +6,7 @@ from assets import evaluation, features, foundation, raw, verticals
 from jobs.arrivals import new_bronze_partition
 from jobs.follow_up import evaluation_follows, verticals_follow
 from jobs.refresh import JOBS, daily_refresh
+from jobs.upkeep import table_upkeep, weekly_upkeep
 from resources.features import FeatureDerivation
 from resources.launcher import TrainerLauncher
 from resources.settings import GemSettings
@@ -15,8 +16,8 @@ def build_definitions(settings: GemSettings | None = None, launcher: TrainerLaun
     """The graph over some settings; without any, over the environment's at the time of a run."""
     return dg.Definitions(
         assets=dg.load_assets_from_modules([raw, features, foundation, verticals, evaluation]),
-        jobs=JOBS,
-        schedules=[daily_refresh],
+        jobs=[*JOBS, table_upkeep],
+        schedules=[daily_refresh, weekly_upkeep],
         sensors=[new_bronze_partition, verticals_follow, evaluation_follows],
         resources={
             "settings": settings or GemSettings(),
