@@ -16,6 +16,7 @@ from pathlib import Path
 KINDS = ("view", "like", "share", "comment", "message", "hide", "survey_positive", "survey_negative", "ad_view",
          "click", "purchase", "lead", "conversation")  # fmt: skip
 SURFACES, SOURCES, BUCKETS = ("feed", "photos", "messaging"), ("organic", "ad"), 4
+READ = ("event_id", "user_id", "content_id", "surface", "source", "actions", "dwell_s", "event_ts", "ingest_ts")
 KEYS = ("event_id", "user_id", "content_id", "event_ts", "ingest_ts", "actions")
 
 
