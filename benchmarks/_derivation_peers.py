@@ -57,8 +57,7 @@ def by_duckdb(days: dict[str, list[str]], content: list[str], target: Path) -> N
     run = duckdb.connect()
     run.execute(f"SET threads = 2; SET temp_directory = '{target.parent}/duckdb'; SET preserve_insertion_order = true")
     union = " UNION ALL BY NAME ".join(
-        f"SELECT *, '{day}' AS date FROM read_parquet({files!r}, hive_partitioning = false)"
-        for day, files in days.items()
+        f"SELECT {', '.join(READ)}, '{day}' AS date FROM read_parquet({files!r})" for day, files in days.items()
     )
     known = " AND ".join(f"{name} IS NOT NULL" for name in KEYS)
     bits = " | ".join(f"(list_contains(actions, '{kind}')::INT << {i})" for i, kind in enumerate(KINDS))
