@@ -114,6 +114,11 @@ def post_of(world: World, keys: draws.Bits, topic_N: Longs) -> Longs:
     return POSTS + topic_N + world.topics * rank_N
 
 
+def post_topic(world: World, post_N: Longs) -> Longs:
+    """Topic of organic posts, [N]."""
+    return (post_N - POSTS) % world.topics
+
+
 def all_posts(world: World) -> Longs:
     """Every post of the world, [P]; posts do not change."""
     return POSTS + np.arange(world.topics * POSTS_A_TOPIC, dtype=np.int64)

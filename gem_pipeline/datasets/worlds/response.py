@@ -79,12 +79,24 @@ def moment(
     )  # fmt: skip
 
 
-def interest(world: World, at: Moment, topic_N: Longs) -> Floats:
-    """What the history can tell of the logit: long-lived, short-lived and journey terms on this surface, [N]."""
+def interest_terms(world: World, at: Moment, topic_N: Longs) -> dict[str, Floats]:
+    """What the history can tell of the logit: long-lived, short-lived and journey terms on this surface, [N] each."""
     sign_N = np.array([s.interest_sign for s in world.surfaces])[at.surface_N]
     on_journey_N = (at.journey.topic_N == topic_N) * CLICK_BY_STAGE[at.journey.stage_N]
-    total_N = world.journey_weight * on_journey_N + world.short_weight * (at.short_N == topic_N)
-    return sign_N * (total_N + world.long_weight * at.who.long_UT[at.row_N, topic_N])
+    return {
+        "long": world.long_weight * sign_N * at.who.long_UT[at.row_N, topic_N],
+        "short": world.short_weight * sign_N * (at.short_N == topic_N),
+        "journey": world.journey_weight * sign_N * on_journey_N,
+    }
+
+
+def interest(world: World, at: Moment, topic_N: Longs) -> Floats:
+    """Sum of `interest_terms`, [N]."""
+    return _total(interest_terms(world, at, topic_N))
+
+
+def _total(terms: dict[str, Floats]) -> Floats:
+    return np.sum(list(terms.values()), axis=0)
 
 
 def topic_drift(world: World, scale: Scale, day: int) -> Floats:
@@ -109,20 +121,25 @@ def _attributes(world: World, scale: Scale, at: Moment, ad: Ads) -> Floats:
     )
 
 
-def click_logit(world: World, scale: Scale, at: Moment, ad: Ads) -> Floats:
-    """Everything but the hidden latent, [N]."""
+def click_terms(world: World, scale: Scale, at: Moment, ad: Ads) -> dict[str, Floats]:
+    """The terms that sum to the logit of a click but for the hidden latent, by name, [N] each."""
     bias_N = np.array([s.click_bias for s in world.surfaces])[at.surface_N]
     decay_N = np.array([s.position_decay for s in world.surfaces])[at.surface_N]
     tenure_N = at.day - at.who.joined_U[at.row_N]
-    return (
-        bias_N
-        - decay_N * np.log2(1 + at.position_N)
-        + interest(world, at, ad.topic_N)
-        + ad.quality_N
-        + _attributes(world, scale, at, ad)
-        + topic_drift(world, scale, at.day)[ad.topic_N]
-        + NEW_USER_LOGIT * np.exp(-np.maximum(tenure_N, 0) / NEW_USER_DAYS)
-    )
+    return {
+        "surface": bias_N,
+        "position": -decay_N * np.log2(1 + at.position_N),
+        **interest_terms(world, at, ad.topic_N),
+        "quality": ad.quality_N,
+        "attributes": _attributes(world, scale, at, ad),
+        "drift": topic_drift(world, scale, at.day)[ad.topic_N],
+        "newcomer": NEW_USER_LOGIT * np.exp(-np.maximum(tenure_N, 0) / NEW_USER_DAYS),
+    }
+
+
+def click_logit(world: World, scale: Scale, at: Moment, ad: Ads) -> Floats:
+    """Everything but the hidden latent, [N]."""
+    return _total(click_terms(world, scale, at, ad))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +169,25 @@ def conversion_type(world: World, goal_N: Longs) -> Longs:
     return np.array([names.index(goal) if goal in names else -1 for goal in GOALS])[goal_N]
 
 
+def _hidden(world: World, scale: Scale, at: Moment, ad_N: Longs) -> Floats:
+    return world.hidden_std * draws.normal(draws.key(scale.seed, 42, at.user_N, at.day, at.slot_N, ad_N), "hidden")
+
+
+def _outcome_keys(scale: Scale, at: Moment, ad_N: Longs) -> draws.Bits:
+    return draws.key(scale.seed, 43, at.user_N, at.day, at.slot_N, ad_N)
+
+
+def would_click(world: World, scale: Scale, at: Moment, ad_N: Longs) -> draws.Flags:
+    """Whether the rows' users would click `ad_N` if it were shown, [N]: the very draw of `outcomes`."""
+    p_click_N = expit(click_logit(world, scale, at, ads(world, scale, ad_N)) + _hidden(world, scale, at, ad_N))
+    return draws.uniform(_outcome_keys(scale, at, ad_N), "click") < p_click_N
+
+
 def truth(world: World, scale: Scale, at: Moment, ad_N: Longs) -> Truth:
     """True probabilities of showing `ad_N` at the rows of `at`."""
     ad = ads(world, scale, ad_N)
     logit_N = click_logit(world, scale, at, ad)
-    hidden_N = world.hidden_std * draws.normal(draws.key(scale.seed, 42, at.user_N, at.day, at.slot_N, ad_N), "hidden")
+    hidden_N = _hidden(world, scale, at, ad_N)
     type_N = conversion_type(world, ad.goal_N)
     bias_N = np.array([*(c.bias for c in world.conversions), 0.0])[type_N]
     view_N = np.array([*(c.view_rate for c in world.conversions), 0.0])[type_N]
@@ -191,7 +222,7 @@ class Outcome:
 
 def outcomes(world: World, scale: Scale, at: Moment, ad_N: Longs, known: Truth) -> Outcome:
     """Draw clicks, conversions, delays and values of impressions from their true probabilities."""
-    keys = draws.key(scale.seed, 43, at.user_N, at.day, at.slot_N, ad_N)
+    keys = _outcome_keys(scale, at, ad_N)
     click_N = draws.uniform(keys, "click") < known.p_click
     view_N = np.array([*(c.view_rate for c in world.conversions), 0.0])[known.type_N]
     chance_N = known.p_after_click * np.where(click_N, 1.0, view_N)

@@ -48,6 +48,13 @@ class Requests:
     bid_NK: Floats
     advertiser_NK: Longs
 
+    def take(self, rows: Longs) -> Requests:
+        """Some of the requests, in the given order."""
+        return Requests(
+            slots=self.slots.take(rows), ad_NK=self.ad_NK[rows], eligible_NK=self.eligible_NK[rows],
+            bid_NK=self.bid_NK[rows], advertiser_NK=self.advertiser_NK[rows],
+        )  # fmt: skip
+
 
 def requests(world: World, scale: Scale, who: Users, day: int) -> Requests:
     """All ad requests of a range of users on a day."""
@@ -69,21 +76,26 @@ def requests_of(world: World, scale: Scale, asked: Slots) -> Requests:
     )  # fmt: skip
 
 
-def logged_policy(world: World, scale: Scale, asked: Requests) -> tuple[Longs, Floats]:
-    """Choice of the logged policy among the candidates and its propensity, [N] each."""
+def logged_shares(world: World, scale: Scale, asked: Requests) -> Floats:
+    """Chance with which the logged policy shows each candidate, [N, 8]; 0 where it is not eligible."""
     at, shape = asked.slots.at, asked.ad_NK.shape
     every = at.take(np.repeat(np.arange(shape[0]), shape[1]))
     flat_ad = asked.ad_NK.ravel()
     noise_NK = draws.normal(draws.key(scale.seed, 61, every.user_N, at.day, flat_ad), "guess").reshape(shape)
-    ad = ads(world, scale, flat_ad)
-    known_NK = click_logit(world, scale, every, ad).reshape(shape)
+    known_NK = click_logit(world, scale, every, ads(world, scale, flat_ad)).reshape(shape)
     score_NK = POLICY_SKILL * known_NK + POLICY_NOISE * noise_NK + POLICY_BID * np.log(asked.bid_NK)
     score_NK = np.where(asked.eligible_NK, score_NK, -np.inf)
     weight_NK = np.exp(score_NK - score_NK.max(axis=1, keepdims=True, initial=-np.inf))
-    share_NK = weight_NK / weight_NK.sum(axis=1, keepdims=True)
+    return np.asarray(weight_NK / weight_NK.sum(axis=1, keepdims=True))
+
+
+def logged_policy(world: World, scale: Scale, asked: Requests) -> tuple[Longs, Floats]:
+    """Choice of the logged policy among the candidates and its propensity, [N] each."""
+    at, share_NK = asked.slots.at, logged_shares(world, scale, asked)
     keys = draws.key(scale.seed, 62, at.user_N[:, None], at.day, at.slot_N[:, None], asked.ad_NK)
-    chosen_N = (score_NK + draws.gumbel(keys, "explore")).argmax(axis=1)
-    return chosen_N, np.round(share_NK[np.arange(shape[0]), chosen_N], 5)
+    with np.errstate(divide="ignore"):
+        chosen_N = (np.log(share_NK) + draws.gumbel(keys, "explore")).argmax(axis=1)
+    return chosen_N, np.round(share_NK[np.arange(len(share_NK)), chosen_N], 5)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from gem_pipeline.datasets.worlds.world import SESSION, Scale, World
 DAY_MS = 86_400_000
 SLOT_MS = 40_000  # time between slots, less where sessions are dense
 JITTER, LOOK = 0.3, 0.65  # a slot begins within 0.3 of its gap and is looked at for at most 0.65 of it: no overlap
-EVENING = 0.6  # amplitude of the daily rhythm; below 1
+EVENING, QUIET = 0.6, 0.17  # amplitude of the daily rhythm, below 1; quiet around 6:00, busy around 18:00
 JOURNEY_FOCUS = 0.3  # chance that an organic slot on the stage's surface shows the journey's topic
 LATE_SHARE, LATE_MEAN_S, ARRIVAL_MEAN_S = 0.02, 7200.0, 20.0
 SURVEY_SHARE = 0.005
@@ -60,8 +60,9 @@ def midnight_ms(scale: Scale, day: int) -> int:
 
 
 def _rhythm(fraction: Floats) -> Floats:
-    """Where a fraction of a day's sessions lies within the day: few at night, many in the evening."""
-    return fraction + EVENING * np.sin(2 * np.pi * fraction) / (2 * np.pi)
+    """Where a fraction of a day's sessions lies within the day: few in the morning, many in the evening."""
+    wave = np.sin(2 * np.pi * (fraction - QUIET)) + np.sin(2 * np.pi * QUIET)
+    return fraction + EVENING * wave / (2 * np.pi)
 
 
 def slots(world: World, scale: Scale, who: Users, day: int) -> Slots:
@@ -74,7 +75,10 @@ def slots(world: World, scale: Scale, who: Users, day: int) -> Slots:
     session_N, place_N = slot_N // SESSION, slot_N % SESSION
     session_keys = draws.key(scale.seed, 50, who.id_U[row_N], day, session_N)
     surface_N = draws.choice(session_keys, "surface", who.surface_UC[row_N])
-    begin_N = DAY_MS * _rhythm((session_N + 0.5 * draws.uniform(session_keys, "begin")) / sessions_N)
+    # a session begins anywhere in its part of the day that leaves room for its slots, at least in the first half
+    needed_N = sessions_N * ((SESSION + 1) * SLOT_MS / (DAY_MS * (1 - EVENING)))
+    part_N = draws.uniform(session_keys, "begin") * np.maximum(1 - needed_N, 0.5)
+    begin_N = DAY_MS * _rhythm((session_N + part_N) / sessions_N)
     room_N = DAY_MS * _rhythm((session_N + 1.0) / sessions_N) - begin_N
     gap_N = np.minimum(SLOT_MS, room_N / (SESSION + 1))
     jitter_N = draws.uniform(draws.key(scale.seed, 51, who.id_U[row_N], day, slot_N), "jitter")
@@ -90,6 +94,11 @@ def slots(world: World, scale: Scale, who: Users, day: int) -> Slots:
 def event_id(at: Moment, scale: Scale) -> Longs:
     """64-bit id of each slot: 29 bits user, 14 bits day, 20 bits slot."""
     return (at.user_N << 34) + (np.int64(at.day + scale.history_days) << 20) + at.slot_N
+
+
+def of_event_id(event_N: Longs, scale: Scale) -> tuple[Longs, Longs, Longs]:
+    """User, day index and slot of each event id, [N] each: the inverse of `event_id`."""
+    return event_N >> 34, ((event_N >> 20) & (2**14 - 1)) - scale.history_days, event_N & (2**20 - 1)
 
 
 def arrival_ms(keys: draws.Bits, known_ms_N: Longs) -> Longs:
