@@ -83,3 +83,9 @@ class RunError(GemError):
     """A run failed in a step that told what was wrong, for example in a trainer."""
 
     exit_code = 13
+
+
+class PolicyError(GemError):
+    """A scoring function of the serving loop gave something other than one probability a candidate."""
+
+    exit_code = 14
