@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from benchmarks import __main__ as subject
+from benchmarks import worlds
+from gem_pipeline.datasets.worlds.catalog import WORLDS
+from gem_pipeline.metrics.state import MetricState
+from gem_pipeline.runs.world_floors import Floor
 
 LINE = {
     "bench": "storage", "figure": "bytes_per_event", "value": 31.25, "unit": "bytes", "baseline": None, "low": 30.0,
@@ -57,3 +62,19 @@ def test_failed_benchmark_does_not_stop_the_others(folder, capsys):
     assert subject.main(["--quick"]) == 1
     assert "Failed: a." in capsys.readouterr().err
     assert "bytes_per_event" in subject.PAGE.read_text()
+
+
+def test_floors_of_several_seeds_become_a_mean_with_an_interval_or_a_state():
+    feed = Floor(
+        surface="feed", objective="click", everything=0.8, logged_low=0.85, logged_high=MetricState.TOO_FEW, rows=9
+    )
+    rows = list(worlds.lines(WORLDS["drift"], [[feed], [replace(feed, everything=0.82)]]))
+    by_figure = {row["figure"]: row for row in rows}
+    everything = by_figure["floor_everything_feed_click"]
+    assert everything["size"] == "drift"
+    assert everything["value"] == pytest.approx(0.81)
+    assert everything["low"] < 0.8
+    assert everything["high"] > 0.82
+    assert by_figure["floor_logged_low_feed_click"]["high"] == pytest.approx(0.85)
+    assert by_figure["floor_logged_high_feed_click"]["value"] is None
+    assert "too_few" in by_figure["floor_logged_high_feed_click"]["why"]

@@ -82,6 +82,25 @@ def log_loss_sums(label_N: ArrayLike, prob_N: ArrayLike, weight_N: ArrayLike | N
     )
 
 
+def expected_log_loss_sums(true_N: ArrayLike, prob_N: ArrayLike) -> LogLossSums:
+    """Sum up one shard by its true probabilities instead of labels: the expectation over labels (ours).
+
+    The entropy that `normalized_entropy` then divides by is that of the rows' expected base rate.
+
+    Args:
+        true_N: true probability in [0, 1], shape [N].
+        prob_N: predicted probability in [0, 1], shape [N].
+
+    Raises:
+        ConfigError: lengths differ, or a value breaks its rule.
+    """
+    truths_N = checked_probs(true_N, num_rows=np.size(true_N))
+    probs_N = checked_probs(prob_N, num_rows=truths_N.size)
+    ones_N = np.ones_like(truths_N)
+    loss = truths_N @ log_losses(ones_N, probs_N) + (1.0 - truths_N) @ log_losses(0.0 * ones_N, probs_N)
+    return LogLossSums(positive=float(truths_N.sum()), negative=float((1.0 - truths_N).sum()), loss=float(loss))
+
+
 def normalized_entropy(label_N: ArrayLike, prob_N: ArrayLike, weight_N: ArrayLike | None = None) -> float | MetricState:
     """Divide the weighted log loss by the entropy of the rows' own weighted base rate.
 

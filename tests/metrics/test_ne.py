@@ -8,7 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.metrics.ne import LogLossSums, constant_prediction, log_loss_sums, normalized_entropy
+from gem_pipeline.metrics.ne import (
+    LogLossSums,
+    constant_prediction,
+    expected_log_loss_sums,
+    log_loss_sums,
+    normalized_entropy,
+)
 from gem_pipeline.metrics.state import MetricState
 from tests.metrics.scored_rows import Rows, small_rows
 
@@ -106,3 +112,14 @@ def test_bad_rows_are_refused(label_N: object, prob_N: object, weight_N: object,
 def test_base_rate_that_is_no_probability_is_refused(rate: float) -> None:
     with pytest.raises(ConfigError, match="not a probability"):
         constant_prediction(rate, num_rows=3)
+
+
+def test_expected_loss_is_the_mean_over_many_draws_of_labels():
+    draw = np.random.default_rng(0)
+    true_N, prob_N = draw.uniform(0.05, 0.5, 50), draw.uniform(0.05, 0.5, 50)
+    expected = expected_log_loss_sums(true_N, prob_N)
+    label_DN = draw.random((20_000, 50)) < true_N
+    drawn = log_loss_sums(label_DN.ravel().astype(float), np.tile(prob_N, 20_000))
+    assert expected.positive == pytest.approx(drawn.positive / 20_000, rel=0.01)
+    assert expected.loss == pytest.approx(drawn.loss / 20_000, rel=0.01)
+    assert expected.positive + expected.negative == pytest.approx(50)
