@@ -76,7 +76,7 @@ def _terms(panel: Any, world: World, served: Sequence[Served]) -> None:
     users, ads = cold_shares(world, SCALE, served)
     panel.barh(list(shares), list(shares.values()), color=["#999999" if n == "hidden" else COLORS[0] for n in shares])
     panel.invert_yaxis()
-    panel.set_xlabel(f"impressions by users of the last 7 days: {users:.0%}, of ads of the day: {ads:.0%}", fontsize=8)
+    panel.set_xlabel(f"impressions: new users {users:.0%}, new ads {ads:.0%}", fontsize=8)
     panel.set_title("Share of the logit's variance")
 
 
