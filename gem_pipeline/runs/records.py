@@ -146,7 +146,7 @@ def content_until(home: Path, table: str, date: str) -> list[tuple[str, str]]:
 
 
 def vertical_parent(plan: DayPlan, name: str) -> str | None:
-    """Date of the model that a vertical goes on from: the newest one, for a cell may have had nothing to learn since."""
+    """Date of the model that a vertical goes on from: the newest, for a cell may have had nothing to learn since."""
     pointers = (Path(plan.home) / "models" / name).glob("*/current.json")
     dates = [pointer.parent.name for pointer in pointers]
     return max((date for date in dates if plan.previous_date and date <= plan.previous_date), default=None)
