@@ -78,7 +78,8 @@ class FeatureEmbeddings(nn.Module):
                     init_fn=partial(nn.init.normal_, std=init_std),
                 )
                 for table in used
-            ]
+            ],
+            device=torch.get_default_device(),  # the collection ignores the device that is in force
         )
         # EmbeddingCollection names its outputs "<feature>@<table>" when a feature occurs in two tables;
         # a layout gives each feature one table, so the plain names hold.

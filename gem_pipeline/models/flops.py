@@ -45,6 +45,20 @@ def forward_flops(model: nn.Module, batch: Batch) -> float:
     return counter.get_total_flops() / batch.size
 
 
+def without_storage(model: nn.Module) -> nn.Module:
+    """Give a model that was built on the meta device weights that take no memory: one zero each, seen as a whole.
+
+    Its costs can then be counted on a batch, whatever its size; its answers mean nothing.
+    """
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            blank = torch.zeros(1).expand(parameter.shape)
+            module.register_parameter(name, nn.Parameter(blank, requires_grad=False))
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            module.register_buffer(name, torch.zeros(1, dtype=buffer.dtype).expand(buffer.shape))
+    return model
+
+
 def count_parameters(model: nn.Module) -> ParameterCount:
     """Count parameters, embedding tables apart from the rest."""
     total = sum(parameter.numel() for parameter in model.parameters())

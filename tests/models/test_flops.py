@@ -8,7 +8,7 @@ from torch import nn
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.kernels.attention import jagged_attention
 from gem_pipeline.kernels.jagged import lengths_to_offsets
-from gem_pipeline.models.flops import ParameterCount, count_parameters, forward_flops
+from gem_pipeline.models.flops import ParameterCount, count_parameters, forward_flops, without_storage
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from tests.batches_factory import kuairand_layout, random_batch, small_layout
@@ -50,3 +50,14 @@ def test_a_vertical_model_is_far_cheaper_than_its_teacher() -> None:
     teacher = forward_flops(FoundationModel(kuairand_layout(), FoundationConfig()), batch)
     student = forward_flops(VerticalModel(kuairand_layout(), VerticalConfig()), batch)
     assert student < 0.1 * teacher
+
+
+def test_a_model_without_storage_costs_what_the_real_one_does() -> None:
+    config = FoundationConfig(dim=8)
+    with torch.device("meta"):
+        hollow = FoundationModel(small_layout(), config)
+    assert count_parameters(hollow) == count_parameters(FoundationModel(small_layout(), config))
+    batch = random_batch(small_layout(), [5, 0, 9])
+    flops = forward_flops(without_storage(hollow), batch)
+    assert flops == forward_flops(FoundationModel(small_layout(), config), batch)
+    assert all(parameter.untyped_storage().nbytes() == 4 for parameter in hollow.parameters())
