@@ -55,9 +55,9 @@ def small() -> RunConfig:
     """Size of d 64, 3 layers, 256 events, with every block of `base`; rates are those of `tiny`, not tuned."""
     return _gem(
         FoundationConfig(
-            dim=64, layers=3, heads=2, history=WindowSpec(max_events=256), num_summary=8, num_recent=4,
+            dim=64, layers=3, heads=2, history=WindowSpec(max_events=256), event_mask=16, num_summary=8,
             fmb_tokens=16, lcb_tokens=16, rank=16, fmb_hidden=(384,), dense_hidden=(128,), trunk_hidden=(256,),
-            representation_dim=64,
+            representation_dim=64, num_recent=4,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=16, tokens=4, rank=4)),
             pyramid=_pyramid(256, dim=64, heads=2, tokens=(4, 2)),
             experts=ExpertConfig(count=2, shared_tokens=4), domain=DomainConfig(tokens=1, expert_width=16),
@@ -70,9 +70,9 @@ def base() -> RunConfig:
     """Size of d 128, 4 layers, 1 024 events: the default of what GEM is; for an accelerator, or patience."""
     return _gem(
         FoundationConfig(
-            dim=128, layers=4, heads=4, history=WindowSpec(max_events=1024), num_summary=16, num_recent=4,
+            dim=128, layers=4, heads=4, history=WindowSpec(max_events=1024), event_mask=32, num_summary=16,
             fmb_tokens=24, lcb_tokens=24, rank=24, fmb_hidden=(768,), dense_hidden=(256,), trunk_hidden=(512,),
-            representation_dim=128,
+            representation_dim=128, num_recent=4,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=32, tokens=8, rank=8)),
             pyramid=_pyramid(1024, dim=128, heads=4, tokens=(8, 4)),
             experts=ExpertConfig(count=4, shared_tokens=8), domain=DomainConfig(tokens=2, expert_width=32),
@@ -85,9 +85,9 @@ def large() -> RunConfig:
     """Size of d 256, 8 layers, 4 096 events: an accelerator's."""
     return _gem(
         FoundationConfig(
-            dim=256, layers=8, heads=4, history=WindowSpec(max_events=4096), num_summary=32, num_recent=8,
+            dim=256, layers=8, heads=4, history=WindowSpec(max_events=4096), event_mask=64, num_summary=32,
             fmb_tokens=32, lcb_tokens=32, rank=32, fmb_hidden=(1280,), dense_hidden=(512,), trunk_hidden=(1024,),
-            representation_dim=256,
+            representation_dim=256, num_recent=8,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=64, tokens=16, rank=8)),
             pyramid=_pyramid(4096, dim=256, heads=4, tokens=(16, 4)),
             experts=ExpertConfig(count=4, shared_tokens=8), domain=DomainConfig(tokens=4, expert_width=64),
@@ -100,9 +100,9 @@ def xl() -> RunConfig:
     """Size of d 512, 12 layers, 16 384 events: built on the meta device, counted and planned; many accelerators'."""
     return _gem(
         FoundationConfig(
-            dim=512, layers=12, heads=8, history=WindowSpec(max_events=16_384), num_summary=64, num_recent=16,
+            dim=512, layers=12, heads=8, history=WindowSpec(max_events=16_384), event_mask=128, num_summary=64,
             fmb_tokens=64, lcb_tokens=64, rank=64, fmb_hidden=(2048,), dense_hidden=(1024,), trunk_hidden=(2048,),
-            representation_dim=512,
+            representation_dim=512, num_recent=16,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=128, tokens=32, rank=8)),
             pyramid=_pyramid(16_384, dim=512, heads=8, tokens=(32, 8)),
             experts=ExpertConfig(count=8, shared_tokens=16), domain=DomainConfig(tokens=4, expert_width=128),

@@ -29,7 +29,7 @@ from gem_pipeline.models.interformer import InterFormerConfig
 from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
-from gem_pipeline.models.sequence import EventEncoder
+from gem_pipeline.models.sequence import EventEncoder, EventMask
 from gem_pipeline.models.trunk import Trunk, TrunkConfig
 from gem_pipeline.models.wukong import WukongConfig
 
@@ -47,6 +47,7 @@ class FoundationConfig:
         dim: width D of every token and event.
         layers: interleaved layers.
         history: events of a row that the reader hands over.
+        event_mask: hidden width of the mask that each event puts on itself before all else; 0: none.
         backbone: the sequence side of the trunk.
         kunlun: what the backbone `kunlun` is made of.
         pyramid: parallel branches over the events, whose tokens join the non-sequence side.
@@ -76,6 +77,7 @@ class FoundationConfig:
     dim: int = 32
     layers: int = 2
     history: WindowSpec = TINY_HISTORY
+    event_mask: int = 0
     backbone: Backbone = "interformer"
     kunlun: KunlunSettings = KunlunSettings()  # noqa: RUF009
     pyramid: PyramidConfig = PyramidConfig()  # noqa: RUF009
@@ -108,6 +110,8 @@ class FoundationConfig:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
+        if self.event_mask < 0:
+            raise ConfigError(f"event_mask is {self.event_mask}.", remedy="Use 0 for no mask.")
         if self.backbone not in BACKBONES:
             raise ConfigError(f"There is no backbone {self.backbone!r}.", remedy=f"Choose from {', '.join(BACKBONES)}.")
         self.trunk(1)  # its own rules
@@ -201,6 +205,7 @@ class FoundationModel(nn.Module):
             if domain.tokens
             else None
         )
+        self.event_mask = EventMask(config.dim, config.event_mask) if config.event_mask else None
         width = trunk.num_out * config.dim + num_numbers
         self.trunk = mlp([width, *config.trunk_hidden, config.representation_dim], dropout=config.dropout)
         self.gate = DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
@@ -214,9 +219,9 @@ class FoundationModel(nn.Module):
         statistics_BF = self.statistics(event_dense_TE, offsets_B1)
         number_BF = torch.cat([self.normalize(batch.dense_BF), statistics_BF], dim=1)
         id_TD = batch.spread_events(torch.stack(embedded.event_TD).sum(dim=0))
-        rows = EventRows(
-            value_TD=self.events(id_TD, event_dense_TE), offsets_B1=offsets_B1, gap_s_T=gap_seconds(event_dense_TE)
-        )
+        event_TD = self.events(id_TD, event_dense_TE)
+        event_TD = event_TD if self.event_mask is None else self.event_mask(event_TD)
+        rows = EventRows(value_TD=event_TD, offsets_B1=offsets_B1, gap_s_T=gap_seconds(event_dense_TE))
         tokens = [self.dense(number_BF)[:, None, :], embedded.token_BND]
         if self.pyramid is not None:
             tokens.append(self.pyramid(rows, event_dense_TE[:, self.kinds]))

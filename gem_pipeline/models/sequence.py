@@ -33,6 +33,24 @@ class EventEncoder(nn.Module):
         return self.norm(id_TD + self.dense(dense_TE))
 
 
+class EventMask(nn.Module):
+    """LN(E + W (E * MLP_mask(E))): an event hides what in it is noise, [T, D] -> [T, D].
+
+    Source: MaskNet(S) = MLP_lce(S * MLP_mask(S)) of InterFormer, arXiv 2411.09852, section 4.1. There S joins several
+    aligned sequences side by side; OneSeq is one sequence of width D, so W keeps the width. Residual and norm are ours.
+    """
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.mask = mlp([dim, hidden, dim])
+        self.compress = nn.Linear(dim, dim, bias=False)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, event_TD: Tensor) -> Tensor:
+        """Events [T, D] -> events [T, D]."""
+        return self.norm(event_TD + self.compress(event_TD * self.mask(event_TD)))
+
+
 class PersonalizedProjection(nn.Module):
     """PFFN with pre-norm and residual: S + LN(S) f(X_sum), f(X_sum) a [D, D] matrix for each row.
 

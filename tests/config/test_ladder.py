@@ -26,10 +26,10 @@ from tests.style.sources import ROOT
 # Dense parameters, and forward FLOPs of an example with a full history, on the packaged contract.
 COSTS = {
     "tiny": (0.34e6, 3.8e6),
-    "small": (2.88e6, 63.1e6),
-    "base": (19.9e6, 1.00e9),
-    "large": (144e6, 22.6e9),
-    "xl": (1.36e9, 468e9),
+    "small": (2.89e6, 66.3e6),
+    "base": (19.9e6, 1.05e9),
+    "large": (145e6, 23.4e9),
+    "xl": (1.36e9, 481e9),
 }
 BASE = base().foundation
 ABLATIONS: dict[str, FoundationConfig] = {
@@ -39,6 +39,7 @@ ABLATIONS: dict[str, FoundationConfig] = {
     "no domain tokens": replace(BASE, domain=replace(BASE.domain, tokens=0)),
     "no domain experts and norms": replace(BASE, domain=replace(BASE.domain, expert_width=0)),
     "no domain parts": replace(BASE, domain=DomainConfig()),
+    "no mask on events": replace(BASE, event_mask=0),
     "no pyramid": replace(BASE, pyramid=PyramidConfig()),
     "one branch less": replace(BASE, pyramid=replace(BASE.pyramid, branches=BASE.pyramid.branches[:2])),
     "learned queries for seed pooling": replace(BASE, kunlun=replace(BASE.kunlun, pooling="pma")),

@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 
 from gem_pipeline.kernels.jagged import lengths_to_offsets, rotary_phase
-from gem_pipeline.models.sequence import AttentionPooling, EventEncoder, JaggedSelfAttention, PersonalizedProjection
+from gem_pipeline.models.sequence import (
+    AttentionPooling,
+    EventEncoder,
+    EventMask,
+    JaggedSelfAttention,
+    PersonalizedProjection,
+)
 from tests.oracles import trunk as oracle
 from tests.oracles.attention import rows_of
 
@@ -26,6 +32,12 @@ def test_an_event_is_the_normed_sum_of_its_ids_and_numbers() -> None:
     dense_TE = torch.randn(sum(LENGTHS), 2, dtype=torch.float64)
     expected = oracle.layer_norm(first + second + oracle.linear(dense_TE, encoder.dense), encoder.norm)
     torch.testing.assert_close(encoder(first + second, dense_TE), expected, **TIGHT)
+
+
+def test_an_event_masks_itself() -> None:
+    layer, event_TD = EventMask(DIM, 5).double(), elements()[0]
+    masked = oracle.linear(event_TD * oracle.perceptron(event_TD, layer.mask), layer.compress)
+    torch.testing.assert_close(layer(event_TD), oracle.layer_norm(event_TD + masked, layer.norm), **TIGHT)
 
 
 def test_the_personalized_projection_uses_the_matrix_of_its_own_row() -> None:
