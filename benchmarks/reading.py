@@ -209,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with options.json.open("a", encoding="utf-8") as target:
         for line in measured(contract, options.quick):
             target.write(json.dumps(line | {"config_hash": contract.content_hash}) + "\n")
+            target.flush()
             print(line["figure"], "|", line["size"], "|", line["value"], line["low"], line["high"], flush=True)
     return 0
 
