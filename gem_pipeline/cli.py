@@ -67,6 +67,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_world(demo, "run on a simulated world (docs/worlds.md); its state and contract lie in worlds/NAME of the home")
     demo.set_defaults(run=_demo)
 
+    explain = commands.add_parser("explain", help="one impression: pointer, history, features, versions, scores")
+    _add_places(explain)
+    explain.add_argument("impression", help="its id in the impressions table")
+    explain.add_argument("--date", help="its date partition, where it is known (yyyy-mm-dd)")
+    explain.add_argument("--events", type=int, default=20, help="events to list (default 20)")
+    explain.set_defaults(run=_explain)
+
+    rows = commands.add_parser("rows", help="read a model's training rows again and compare them byte by byte")
+    rows.add_argument("model", help="name of a stored model, for example gem")
+    rows.add_argument("date", help="its date (yyyy-mm-dd)")
+    rows.add_argument("--home", type=Path, default=home_path(), help="folder of all state (GEM_HOME; default .gem)")
+    rows.set_defaults(run=_rows)
+
     doctor = commands.add_parser("doctor", help="check the machine and the installation")
     doctor.add_argument("--home", type=Path, default=home_path(), help="folder of all state (GEM_HOME; default .gem)")
     doctor.add_argument("--port", type=int, action="append", default=[], help="check only that this port is free")
@@ -155,6 +168,36 @@ def _demo(options: argparse.Namespace) -> int:
             data=options.data,
         )
     )
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from gem_pipeline.contracts.contract import load_contract
+    from gem_pipeline.runs.explain import explain, text
+
+    contract = load_contract(options.contract)
+    found = explain(contract, options.home, options.impression, date=options.date, num_events=options.events)
+    for line in text(contract, found):
+        print(line)
+    return 0
+
+
+def _rows(options: argparse.Namespace) -> int:
+    from gem_pipeline.errors import ModelStoreError
+    from gem_pipeline.runs.lineage import rebuild_rows
+    from gem_pipeline.training.store import ModelStore
+
+    stored = ModelStore(options.home).require(options.model, options.date)
+    different = 0
+    for day in rebuild_rows(stored, options.home / "lake"):
+        different += not day.identical
+        said = "identical" if day.identical else f"DIFFERENT, now {day.found.num_examples} rows {day.found.digest}"
+        print(f"{day.named.date}: {day.named.num_examples} rows {day.named.digest}: {said}")
+    if different:
+        raise ModelStoreError(
+            f"{different} day(s) of model {stored.name} of {stored.date} did not come out as they were trained on.",
+            remedy="The code that encodes rows has changed since, or files of the lake were edited.",
+        )
     return 0
 
 

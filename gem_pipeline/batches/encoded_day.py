@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +52,18 @@ class EncodedDay:
     def size(self) -> int:
         """Number of examples."""
         return len(self.surface_N)
+
+    def digest(self) -> str:
+        """Content id of everything that a model is given: equal digests are equal bytes of every batch."""
+        content = hashlib.sha256(json.dumps(self.layout.to_dict(), sort_keys=True).encode())
+        ids = [array for _, pair in sorted(self.token_ids.items()) for array in pair]
+        events = [array for _, array in sorted(self.event_ids.items())]
+        rows = (self.dense_NF, self.surface_N, self.label_NK, self.mask_NK, self.user_N, self.as_of_N, self.example_N)
+        seen = (self.window.lengths, self.window.user_E, self.window.happened_E, self.window.visible_E)
+        for array in (*ids, *rows, *seen, *events, self.event_dense_EF):
+            content.update(np.ascontiguousarray(array).tobytes())
+        content.update("\n".join(self.impression_ids.to_pylist()).encode())
+        return content.hexdigest()[:16]
 
     def batch(self, rows: Longs, *, share: bool = False) -> Batch:
         """Materialise a batch of the given rows: ids, dense inputs and jagged histories, oldest event first.

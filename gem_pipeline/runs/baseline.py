@@ -78,7 +78,9 @@ def run_baseline(context: DayContext, fingerprint: str) -> DayReport:
         plan.date,
         digest(LOGISTIC, fingerprint),
         weights={name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
-        config=model_config("logistic", context, today[0].layout.to_dict(), config, parent),
+        config=model_config(
+            "logistic", context, today[0].layout.to_dict(), config, parent, window=BASELINE_WINDOW, dates=window
+        ),
         report={"metrics": metrics},
     )
     params: dict[str, str | int | float | bool] = {"days": len(window)}

@@ -17,6 +17,7 @@ from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.config.ladder import RunConfig, run_config
 from gem_pipeline.contracts.contract import DataContract, load_contract
+from gem_pipeline.runs.lineage import RowsRead, newest_versions
 from gem_pipeline.training.maturity import MaturedDay, matured_days
 from gem_pipeline.training.plan import DayPlan, example_dates
 from gem_pipeline.training.progress import Progress, SilentProgress
@@ -31,6 +32,12 @@ class DayContext:
     plan: DayPlan
     tracker: Tracker = field(default_factory=SilentTracker)
     progress: Progress = field(default_factory=SilentProgress)
+    reads: list[RowsRead] = field(default_factory=list)
+
+    @cached_property
+    def versions(self) -> dict[str, int]:
+        """Delta version of every table that tasks read: the same ones from the first read to the last."""
+        return newest_versions(self.lake)
 
     @cached_property
     def contract(self) -> DataContract:
@@ -84,13 +91,26 @@ class DayContext:
     ) -> PartSource:
         if self.run.reading.keep_day:
             return ResidentParts(self.read(date, window=window, as_of=as_of, objectives=objectives))
-        return LakeParts(self._reader(window), date, as_of=as_of, objectives=objectives)
+        source = LakeParts(self._reader(window), date, as_of=as_of, objectives=objectives)
+        self._note(source, date, window, as_of, objectives)
+        return source
 
     def read(
         self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None
     ) -> list[EncodedDay]:
         """A day's examples with their histories, all in memory; labels as in `DayReader.day`."""
-        return list(self._reader(window).day(date, as_of=as_of, objectives=objectives))
+        parts = list(self._reader(window).day(date, as_of=as_of, objectives=objectives))
+        self._note(parts, date, window, as_of, objectives)
+        return parts
+
+    def _note(
+        self, parts: Iterable[EncodedDay], date: str, window: WindowSpec, as_of: str | None,
+        objectives: tuple[str, ...] | None,
+    ) -> None:  # fmt: skip
+        """Remember what was read, so that a model can name it."""
+        read = RowsRead.of(parts, date=date, window=window, as_of=as_of, objectives=objectives)
+        if read not in self.reads:
+            self.reads.append(read)
 
     def stream(
         self, source: PartSource, *, batch_size: int, generator: np.random.Generator | None = None
@@ -99,7 +119,7 @@ class DayContext:
         return BatchStream(source, batch_size=batch_size, config=self.run.reading, generator=generator)
 
     def _reader(self, window: WindowSpec) -> DayReader:
-        return DayReader(self.contract, self.lake, window=window, config=self.run.reading)
+        return DayReader(self.contract, self.lake, window=window, config=self.run.reading, versions=self.versions)
 
 
 def only(parts: list[EncodedDay], objectives: tuple[str, ...]) -> list[EncodedDay]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.sources import PartSource
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
+from gem_pipeline.runs.lineage import lineage_of
 from gem_pipeline.runs.records import DayReport
 from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
@@ -124,7 +127,15 @@ def _store(
         model_id,
         weights=optimizer.served_weights(),
         optimizer=optimizer.state(),
-        config=model_config("foundation", context, model.layout.to_dict(), model.config.to_dict(), parent)
+        config=model_config(
+            "foundation",
+            context,
+            model.layout.to_dict(),
+            model.config.to_dict(),
+            parent,
+            window=context.run.foundation.history,
+            dates=[plan.date, *(day.date for day in context.matured)],
+        )
         | {"learnt": sorted(learnt)},
         report={"metrics": metrics, "losses": curve.losses},
     )
@@ -137,9 +148,19 @@ def _store(
 
 
 def model_config(
-    kind: str, context: DayContext, layout: dict[str, Any], model: dict[str, Any], parent: StoredModel | None
+    kind: str,
+    context: DayContext,
+    layout: dict[str, Any],
+    model: dict[str, Any],
+    parent: StoredModel | None,
+    *,
+    window: WindowSpec,
+    dates: Iterable[str],
 ) -> dict[str, Any]:
-    """Configuration stored with a model: all that a fresh process needs to rebuild and explain it."""
+    """Configuration stored with a model: all that a fresh process needs to rebuild and explain it.
+
+    `window` and `dates` say what it was trained on.
+    """
     return {
         "kind": kind,
         "layout": layout,
@@ -150,6 +171,7 @@ def model_config(
         "seed": context.plan.seed,
         "size": context.plan.size,
         "parent_model_id": parent.model_id if parent else None,
+        **lineage_of(context.versions, context.reads, window=window, dates=dates, reading=context.run.reading),
     }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deltalake import DeltaTable
-
 from gem_pipeline.quality.gate import read_gate
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.records import ModelReport
@@ -60,10 +58,9 @@ def track_model(
 def table_inputs(context: DayContext) -> list[TableInput]:
     """The tables a model of this day read, with the Delta version in force."""
     inputs = []
-    for table in ("user_events", "examples", "attributed_conversions"):
+    for table, version in context.versions.items():
         marker = read_gate(context.home, table, context.plan.date)
         path = str(context.lake / table)
         if marker is not None:
-            version = DeltaTable(path).version()
             inputs.append(TableInput(name=table, path=path, version=version, digest=marker.content_hash))
     return inputs

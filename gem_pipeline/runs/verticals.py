@@ -249,7 +249,15 @@ def _train(
         digest(name, fingerprint),
         weights=optimizer.served_weights(),
         optimizer=optimizer.state(),
-        config=model_config("vertical", context, model.layout.to_dict(), model.config.to_dict(), parent)
+        config=model_config(
+            "vertical",
+            context,
+            model.layout.to_dict(),
+            model.config.to_dict(),
+            parent,
+            window=run.vertical.history,
+            dates={plan.date, *(day.date for day in context.matured)},
+        )
         | {"surface": cell.surface, "objective": model.layout.objectives[cell.objective], "arm": arm},
         report={"metrics": metrics},
     )
