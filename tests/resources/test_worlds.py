@@ -7,6 +7,8 @@ import pytest
 from deltalake import DeltaTable
 
 from gem_pipeline.datasets.worlds.log import WorldLog
+from gem_pipeline.datasets.worlds.policies import constant_policy, truth_policy
+from gem_pipeline.datasets.worlds.serving import ServingLoop, split
 from gem_pipeline.errors import GateError, PartitionError
 from resources.derivation import Derivation
 from resources.lake import DeltaLake
@@ -76,6 +78,27 @@ def test_a_day_served_by_another_policy_makes_it_and_the_days_after_it_land_anew
     assert [day.date for day in again if not day.unchanged] == list(days[2:])
     assert content(tmp_path, "bronze/impressions", days[2]).num_rows == served.num_rows // 2
     assert content(tmp_path, "bronze/impressions", days[1]).num_rows == content(tmp_path, TRUTH, days[1]).num_rows
+
+
+def test_a_day_that_a_serving_loop_answered_is_landed_as_the_platform_logs_it(spark, tmp_path):
+    world = landing(tmp_path, spark)
+    days = world.log.days()
+    arms = {arm: dict.fromkeys(world.log.world.surface_names(), policy) for arm, policy in (
+        ("better", truth_policy(world.log.world, world.log.scale)), ("blind", constant_policy(0.1)),
+    )}  # fmt: skip
+    loop = ServingLoop(
+        world=world.log.world, scale=world.log.scale, policies=arms, assign=split({"better": 0.5, "blind": 0.5}, seed=1)
+    )
+    answered = loop.serve(days[2])
+    world.put_truth(days[2], answered.log, policy="trial")
+    world.land(days[:3])
+    rows = content(tmp_path, "bronze/impressions", days[2])
+    assert set(rows["policy"].to_pylist()) == {"better", "blind"}
+    assert sorted(rows["impression_id"].to_pylist()) == sorted(answered.log["impression_id"].to_pylist())
+    seen = content(tmp_path, "bronze/engagements", days[2])
+    shown = seen.filter(pc.equal(pc.list_element(seen["actions"], 0), "ad_view"))
+    assert shown.num_rows == rows.num_rows
+    assert set(content(tmp_path, "bronze/impressions", days[1])["policy"].to_pylist()) == {"logged-1"}
 
 
 def test_every_injected_fault_is_quarantined_with_its_count_and_none_is_lost(spark, tmp_path):
