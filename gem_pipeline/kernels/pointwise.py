@@ -14,16 +14,22 @@ from torch import Tensor
 from torch.nn.functional import gelu, relu, silu
 
 from gem_pipeline.errors import ConfigError
+from gem_pipeline.kernels.dispatch import fused
 from gem_pipeline.kernels.grouping import group_rows, grouped_padding
+from gem_pipeline.kernels.jagged import jagged_to_padded, max_length
+from gem_pipeline.kernels.windowed import block_offsets
 
 Activation = Literal["gelu", "silu", "relu", "squared_relu"]
+Map = Callable[[Tensor], Tensor]
+TILE = 64
+FEW_KEYS = 128  # a copy of more keys for every tile would cost more than the padding it saves
 
 
 def _squared_relu(x: Tensor) -> Tensor:
     return relu(x).square()
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[str, Map] = {
     "gelu": partial(gelu, approximate="tanh"),
     "silu": silu,
     "relu": relu,
@@ -69,13 +75,34 @@ def gdpa(
         raise ConfigError(
             f"GDPA knows no activation {activation!r}.", remedy=f"Choose one of {', '.join(ACTIVATIONS)}."
         )
+    kernel = fused("gdpa", q_THD)
+    if kernel is not None:
+        return kernel.gdpa(q_THD, k_THD, v_THD, q_offsets_B1, kv_offsets_B1, activation=activation, scale=scale)
     act = ACTIVATIONS[activation]
+    longest = max_length(kv_offsets_B1)
+    if longest <= FEW_KEYS:
+        return _few_keys(q_THD, (k_THD, v_THD), q_offsets_B1, kv_offsets_B1, act, longest) * scale
     groups = group_rows(q_offsets_B1)
     q_padding = grouped_padding(q_offsets_B1, groups, q_THD.shape[0])
     kv_padding = grouped_padding(kv_offsets_B1, groups, k_THD.shape[0])
-    outputs: list[Tensor] = []
-    for q_RLHD, k_RLHD, v_RLHD in zip(q_padding.pad(q_THD), kv_padding.pad(k_THD), kv_padding.pad(v_THD), strict=True):
-        score_RHLL = torch.matmul(q_RLHD.transpose(1, 2), k_RLHD.permute(0, 2, 3, 1))
-        out_RHLD = torch.matmul(act(score_RHLL), v_RLHD.transpose(1, 2)) * scale
-        outputs.append(out_RHLD.transpose(1, 2))
-    return q_padding.unpad(outputs)
+    parts = zip(q_padding.pad(q_THD), kv_padding.pad(k_THD), kv_padding.pad(v_THD), strict=True)
+    return q_padding.unpad([_read(q, k, v, act) for q, k, v in parts]) * scale
+
+
+def _few_keys(
+    q_THD: Tensor, kv_THD: tuple[Tensor, Tensor], q_offsets_B1: Tensor, kv_offsets_B1: Tensor, act: Map, longest: int
+) -> Tensor:
+    """Cut the queries of every row into tiles, each with a copy of the row's few keys: hardly anything is padded."""
+    tile_S1 = block_offsets(q_offsets_B1, TILE)
+    row_S = torch.searchsorted(q_offsets_B1, tile_S1[:-1], right=True) - 1
+    k_BMHD, v_BMHD = (jagged_to_padded(x, kv_offsets_B1, max(1, longest)) for x in kv_THD)
+    groups = group_rows(tile_S1)
+    padding = grouped_padding(tile_S1, groups, q_THD.shape[0])
+    parts = zip(padding.pad(q_THD), groups.cut(row_S), strict=True)
+    return padding.unpad([_read(q, k_BMHD.index_select(0, r), v_BMHD.index_select(0, r), act) for q, r in parts])
+
+
+def _read(q_RLHD: Tensor, k_RMHD: Tensor, v_RMHD: Tensor, act: Map) -> Tensor:
+    """act(q k^T) v of padded rows, [R, L, H, D]."""
+    score_RHLM = torch.matmul(q_RLHD.transpose(1, 2), k_RMHD.permute(0, 2, 3, 1))
+    return torch.matmul(act(score_RHLM), v_RMHD.transpose(1, 2)).transpose(1, 2)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from gem_pipeline.kernels.dispatch import fused
 from gem_pipeline.kernels.grouping import group_rows, grouped_padding, real_places
 from gem_pipeline.kernels.jagged import offsets_to_lengths
 
@@ -31,6 +32,9 @@ def jagged_seed_attention(seed_PHD: Tensor, k_THD: Tensor, v_THD: Tensor, offset
     Source: Lee et al., Set Transformer, arXiv 1810.00825, section 3.2; first step of HSP in Kunlun,
     arXiv 2602.10016.
     """
+    kernel = fused("seed", k_THD)
+    if kernel is not None:
+        return kernel.seed_attention(seed_PHD, k_THD, v_THD, offsets_B1)
     groups = group_rows(offsets_B1)
     padding = grouped_padding(offsets_B1, groups, k_THD.shape[0])
     lengths = groups.cut(offsets_to_lengths(offsets_B1))

@@ -11,8 +11,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.attention import jagged_attention
+from gem_pipeline.kernels.dispatch import fused
 from gem_pipeline.kernels.grouping import group_rows, grouped_padding, real_places
 from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths, row_of_element
+
+LARGEST_FUSED_BLOCK = 64  # a block must fit into one program of the fused kernel
 
 
 def block_offsets(offsets_B1: Tensor, block: int) -> Tensor:
@@ -57,6 +60,9 @@ def jagged_block_attention(q_THD: Tensor, k_THD: Tensor, v_THD: Tensor, offsets_
     if block < 1:
         raise ConfigError(f"A block of {block} elements holds nothing.", remedy="Choose a block of at least 1.")
     inner_S1 = block_offsets(offsets_B1, block)
+    kernel = fused("block", q_THD) if block <= LARGEST_FUSED_BLOCK else None
+    if kernel is not None:
+        return kernel.block_attention(q_THD, k_THD, v_THD, inner_S1, block=block)
     return jagged_attention(q_THD, k_THD, v_THD, inner_S1, inner_S1)
 
 

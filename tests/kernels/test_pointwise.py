@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gem_pipeline.errors import ConfigError
+from gem_pipeline.kernels import pointwise
 from gem_pipeline.kernels.pointwise import ACTIVATIONS, gdpa
 from tests.kernels.jagged_cases import HEADS, TIGHT, WIDTH, draw, gap_to_batch_of, offsets, triple
 from tests.oracles import kernels as oracle
@@ -50,6 +51,14 @@ def test_a_row_is_the_same_in_any_batch_and_order_up_to_thousands_of_events() ->
 def test_any_batch_of_a_rows_choice_gives_the_row_its_own_result(lengths: list[int], data: st.DataObject) -> None:
     order = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=4))
     assert gap_to_batch_of(lambda q, k, v, o: gdpa(q, k, v, o, o, activation="gelu", scale=0.1), lengths, order) < 1e-10
+
+
+def test_many_and_few_keys_follow_one_equation(monkeypatch) -> None:
+    lengths = [130, 0, 70, 5]
+    inputs = (*triple(lengths), offsets(lengths), offsets(lengths))
+    grouped = gdpa(*inputs, activation="gelu", scale=0.1)
+    monkeypatch.setattr(pointwise, "FEW_KEYS", 1000)
+    torch.testing.assert_close(gdpa(*inputs, activation="gelu", scale=0.1), grouped, **TIGHT)
 
 
 def test_a_query_without_keys_reads_zeros() -> None:

@@ -1,0 +1,9 @@
+"""The fused block attention equals the plain one, forward and backward."""
+
+from __future__ import annotations
+
+from tests.kernels.triton_parity import check_interpreted
+
+
+def test_fused_block_attention_equals_the_plain_one_with_its_gradients() -> None:
+    check_interpreted("block")
