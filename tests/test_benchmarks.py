@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import __main__ as subject
-from benchmarks import worlds
+from benchmarks import compskip, kernels, worlds
 from gem_pipeline.datasets.worlds.catalog import WORLDS
 from gem_pipeline.metrics.state import MetricState
 from gem_pipeline.runs.world_floors import Floor
@@ -78,3 +78,13 @@ def test_floors_of_several_seeds_become_a_mean_with_an_interval_or_a_state():
     assert by_figure["floor_logged_low_feed_click"]["high"] == pytest.approx(0.85)
     assert by_figure["floor_logged_high_feed_click"]["value"] is None
     assert "too_few" in by_figure["floor_logged_high_feed_click"]["why"]
+
+
+def test_skipping_saves_at_least_the_published_share_of_flops():
+    skipping, whole = compskip.both("base")
+    assert 1.0 - compskip.flops(skipping) / compskip.flops(whole) >= 0.43
+
+
+def test_an_exponent_is_the_slope_of_logarithms_and_a_ratio_has_its_quartiles():
+    assert kernels.exponent([256, 512, 1024], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+    assert kernels.ratio([2.0, 4.0, 6.0], [1.0, 1.0, 1.0]) == {"value": 4.0, "low": 3.0, "high": 5.0}
