@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -131,3 +132,15 @@ def test_losses_are_told_at_both_ends():
     curve = LossCurve(losses=[4.0, *[2.0] * 18, 1.0], grad_norms=[1.0] * 20, num_examples=200)
     metrics = loss_metrics(curve, 4.0)
     assert (metrics["loss_first"], metrics["loss_last"], metrics["examples_per_s"]) == (3.0, 1.5, 50.0)
+
+
+@pytest.mark.parametrize("size", ["small", "base"])
+def test_the_size_of_a_run_reaches_the_trained_model_and_the_next_day_goes_on_from_it(own, size):
+    for place, date in enumerate(DAYS[1:3]):
+        own.forget(date, "foundation")
+        shutil.rmtree(own.store.root / GEM / date)
+        parent = DAYS[1] if place else None
+        train_day(own.plan(date, previous_date=parent, tasks=("foundation",), size=size))
+    stored = own.store.require(GEM, DAYS[2])
+    assert rebuild(stored, own.read(DAYS[2])[0].layout).config == ladder.run_config(size).foundation
+    assert stored.config()["parent_model_id"] == own.store.require(GEM, DAYS[1]).model_id
