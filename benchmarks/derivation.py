@@ -102,7 +102,8 @@ def run_child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
         lake.ensure_table(schema)
         started = time.perf_counter()
         bronze = lake.read_bronze(spark, contract.tables.engagements)
-        rows = user_events(bronze, lake.read_bronze(spark, contract.tables.ads), contract)
+        dimensions = [lake.read_bronze(spark, ref) for ref in (contract.tables.users, contract.tables.ads)]
+        rows = user_events(bronze, *dimensions, contract)
         staged = lake.stage(rows, schema, log.days())
         lake.publish(staged, log.days(), {})
         seconds = time.perf_counter() - started

@@ -19,13 +19,14 @@ from gem_pipeline.quality.leakage import event_columns, recount
 from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
 from resources.inputs import SilverInputs
-from resources.lake import DeltaLake, StagedRows, quarantine_table
-from spark.conversions import attributed_conversions, quarantined_conversions
+from resources.lake import DeltaLake, StagedRows
+from resources.quarantine import LeftOut, SourceCount, count_source, keep_left_out, share_check
+from spark.conversions import attributed_conversions, quarantined_conversions, settled_conversions
 from spark.counters import OpenedDay, counter_increments
 from spark.examples import examples, judged_impressions, quarantined_impressions
 from spark.leakage import recount_sample
 from spark.profile import partition_profile
-from spark.user_events import quarantined_engagements, user_events
+from spark.user_events import judged_engagements, quarantined_engagements, user_events
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +64,13 @@ class _Recipe:
 
     Attributes:
         rows: the derived rows.
-        quarantined: rows left out (date, reason, row); None: the table has none.
+        left_out: source rows that are not among them; None: the table leaves none out.
         recount: staged rows -> the check of leaked events by date; None: nothing to check.
         lineage: what the commit's metadata says beside the fingerprints.
     """
 
     rows: DataFrame
-    quarantined: DataFrame | None
+    left_out: LeftOut | None
     recount: Callable[[DataFrame], dict[str, CheckResult]] | None
     lineage: dict[str, object]
 
@@ -141,15 +142,20 @@ class Derivation:
     def _event_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         ref = self.contract.tables
         bronze = self._days(self.lake.read_bronze(spark, ref.engagements), dates)
-        rows = user_events(bronze, self.lake.read_bronze(spark, ref.ads), self.contract)
-        return _Recipe(rows=rows, quarantined=quarantined_engagements(bronze, self.contract), recount=None, lineage={})
+        sources = bronze, self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
+        judged = judged_engagements(*sources, self.contract)
+        left_out = LeftOut(
+            source="engagements", judged=judged, has_copies=True,
+            rows=lambda copies: quarantined_engagements(judged, copies_on=copies),
+        )  # fmt: skip
+        return _Recipe(rows=user_events(*sources, self.contract), left_out=left_out, recount=None, lineage={})
 
     def _increment_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         days = self._opened_days(spark, dates)
         needed = sorted({p for date in dates for p in self.inputs.counted_partitions(date)})
         events = self.lake.read(spark, "user_events").filter(F.col("date").isin(*needed))
         rows = counter_increments(events, days, self.contract)
-        return _Recipe(rows=rows, quarantined=None, recount=None, lineage=self._versions("user_events"))
+        return _Recipe(rows=rows, left_out=None, recount=None, lineage=self._versions("user_events"))
 
     def _example_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         ref = self.contract.tables
@@ -160,10 +166,16 @@ class Derivation:
         num_rows = sum(self.inputs.impressions[date][1] or 0 for date in dates)
         small = 0 < num_rows * len(self.contract.counters.groups) <= MAX_BROADCAST_COUNTS
         rows = examples(bronze, users, ads, increments, self.contract, broadcast_counters=small)
+        judged = judged_impressions(bronze, users, ads, self.contract)
         used = sorted({p for day in window for p in self.inputs.counted_partitions(day)} | set(dates))
         return _Recipe(
             rows=rows,
-            quarantined=quarantined_impressions(bronze, self.contract),
+            left_out=LeftOut(
+                source="impressions",
+                judged=judged,
+                has_copies=True,
+                rows=lambda copies: quarantined_impressions(judged, copies_on=copies),
+            ),
             recount=lambda staged: self._recount(recount_sample(staged, ads, self.contract, num_rows=RECOUNTED), used),
             lineage=self._versions("user_events", "counter_increments"),
         )
@@ -176,11 +188,15 @@ class Derivation:
         )
         seen = self.inputs.within_reach(dates, self.inputs.examples_there)
         impressions = self.lake.read(spark, "examples").filter(F.col("date").isin(*seen))
-        sources = (bronze, impressions, self.lake.read_bronze(spark, ref.ads), self.contract, dates)
+        dimensions = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
+        sources = (bronze, impressions, *dimensions, self.contract, dates)
+        settled = settled_conversions(*sources)
+        left_out = LeftOut(
+            source="conversions", judged=settled, has_copies=False, rows=lambda _: quarantined_conversions(settled)
+        )
         return _Recipe(
-            rows=attributed_conversions(*sources), quarantined=quarantined_conversions(*sources), recount=None,
-            lineage=self._versions("examples"),
-        )  # fmt: skip
+            rows=attributed_conversions(*sources), left_out=left_out, recount=None, lineage=self._versions("examples")
+        )
 
     def _recount(self, sample: DataFrame, dates: list[str]) -> dict[str, CheckResult]:
         rows = sample.withColumn("impression_us", F.unix_micros("impression_ts")).collect()
@@ -198,7 +214,9 @@ class Derivation:
         before = {date: self.inputs.previous_day(date) for date in dates}
         wanted = tuple(sorted({*dates, *filter(None, before.values())}))
         bronze = self._days(self.lake.read_bronze(spark, self.contract.tables.impressions), wanted)
-        kept = judged_impressions(bronze, self.contract).filter("fault IS NULL")
+        ref = self.contract.tables
+        dimensions = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
+        kept = judged_impressions(bronze, *dimensions, self.contract).filter("fault IS NULL")
         found = kept.groupBy("date").agg(F.min(F.unix_micros("impression_ts")).alias("opens_us")).collect()
         return self.inputs.opened_days(dates, {row["date"]: int(row["opens_us"]) for row in found})
 
@@ -238,14 +256,16 @@ class Derivation:
             profile = {
                 row["date"]: row.asDict() for row in partition_profile(staged.rows, self.contract, table).collect()
             }
-            checks = self._checks(staged, made, profile)
-            quarantined = self._quarantine(made.quarantined, table, dates)
+            counts = count_source(made.left_out, {date: _num_rows(profile, date) for date in dates}, dates)
+            checks = self._checks(staged, made, profile, counts)
+            if made.left_out is not None:
+                keep_left_out(self.lake, made.left_out, table, counts)
             passed = tuple(d for d in dates if all(c.passed or c.severity == "WARN" for c in checks[d]))
             self._publish(staged, passed, profile, made.lineage, wanted)
         finally:
             self.lake.discard(staged)
         seconds = (time.monotonic() - started) / len(dates)
-        markers = self._write_gates(table, wanted, profile, checks, quarantined, set(passed))
+        markers = self._write_gates(table, wanted, profile, checks, counts, set(passed))
         stats = {
             d: {k: float(v) for k, v in profile.get(d, {}).items() if k.startswith("stat__") and v is not None}
             for d in dates
@@ -259,7 +279,7 @@ class Derivation:
         ]
 
     def _checks(
-        self, staged: StagedRows, made: _Recipe, profile: dict[str, dict[str, object]]
+        self, staged: StagedRows, made: _Recipe, profile: dict[str, dict[str, object]], counts: dict[str, SourceCount]
     ) -> dict[str, tuple[CheckResult, ...]]:
         """Results by date. The whole is judged once; only where it fails is each date judged by itself."""
         table, dates = staged.schema.name, staged.dates
@@ -278,31 +298,16 @@ class Derivation:
         least = least_rows(self.contract, table)
         results: dict[str, tuple[CheckResult, ...]] = {}
         for date, found in by_date.items():
-            rows = int(str(profile.get(date, {}).get("num_rows", 0)))
+            rows = _num_rows(profile, date)
             own = [CheckResult(name="rows_of_the_date", passed=rows >= least, observed=rows)]
+            if made.left_out:
+                own.append(share_check(self.contract, table, counts[date]))
             if made.recount:
                 own.append(
                     recounted.get(date, CheckResult(name="zero_leaked_events", passed=False, observed="no rows"))
                 )
             results[date] = (*found, *own)
         return results
-
-    def _quarantine(self, rows: DataFrame | None, table: str, dates: tuple[str, ...]) -> dict[str, dict[str, int]]:
-        """Keep the rows that were left out, by date and reason, and count them."""
-        counts: dict[str, dict[str, int]] = {date: {} for date in dates}
-        if rows is None:
-            return counts
-        for row in rows.groupBy("date", "reason").count().collect():
-            counts[row["date"]][row["reason"]] = int(row["count"])
-        schema = quarantine_table(table)
-        there = self.lake.fingerprints(schema.name)
-        touched = tuple(date for date in dates if counts[date] or date in there)
-        if touched:
-            self.lake.ensure_table(schema)
-            staged = self.lake.stage(rows, schema, touched)
-            self.lake.publish(staged, touched, {"quarantined": {date: counts[date] for date in touched}})
-            self.lake.discard(staged)
-        return counts
 
     def _publish(
         self, staged: StagedRows, passed: tuple[str, ...], profile: dict[str, dict[str, object]],
@@ -322,7 +327,7 @@ class Derivation:
 
     def _write_gates(
         self, table: str, wanted: dict[str, str], profile: dict[str, dict[str, object]],
-        checks: dict[str, tuple[CheckResult, ...]], quarantined: dict[str, dict[str, int]], passed: set[str],
+        checks: dict[str, tuple[CheckResult, ...]], counts: dict[str, SourceCount], passed: set[str],
     ) -> list[GateMarker]:  # fmt: skip
         there, version = self.lake.fingerprints(table), self.lake.version(table)
         markers = []
@@ -331,8 +336,8 @@ class Derivation:
                 table=table, date=date, delta_version=version or 0, partition_fingerprint=there.get(date, ""),
                 content_hash=_content(profile, date), input_fingerprint=inputs,
                 contract_hash=self.contract.content_hash, suite_hash=suite_hash(self.contract, table),
-                num_rows=int(str(profile.get(date, {}).get("num_rows", 0))), passed=date in passed,
-                checks=checks[date], quarantined=quarantined[date], written_at=datetime.now(UTC).isoformat(),
+                num_rows=_num_rows(profile, date), passed=date in passed,
+                checks=checks[date], quarantined=counts[date].left_out, written_at=datetime.now(UTC).isoformat(),
             )  # fmt: skip
             write_gate(self.home, marker)
             markers.append(marker)
@@ -341,6 +346,10 @@ class Derivation:
 
 def _content(profile: dict[str, dict[str, object]], date: str) -> str:
     return str(profile.get(date, {}).get("content_hash", "empty"))
+
+
+def _num_rows(profile: dict[str, dict[str, object]], date: str) -> int:
+    return int(str(profile.get(date, {}).get("num_rows", 0)))
 
 
 def _published(
@@ -357,9 +366,15 @@ def _gate_error(failed: list[GateMarker]) -> GateError:
     parts = []
     for marker in failed:
         broken = [c for c in marker.checks if not c.passed and c.severity == "ERROR"]
-        rules = ", ".join(c.name + (f" ({c.unexpected_count} rows)" if c.unexpected_count else "") for c in broken)
+        rules = ", ".join(c.name + _observed(c) for c in broken)
         parts.append(f"{marker.date}: {rules}")
     return GateError(
         f"Table {failed[0].table} failed its quality gate and was not published for {'; '.join(parts)}.",
         remedy="Mend the source rows and materialise these dates again; data docs show the rules.",
     )
+
+
+def _observed(check: CheckResult) -> str:
+    if check.name == "quarantined_share":
+        return f" ({check.observed})"
+    return f" ({check.unexpected_count} rows)" if check.unexpected_count else ""

@@ -12,7 +12,7 @@ from gem_pipeline.quality.gate import verify_gate
 from resources.lake import DeltaLake
 from spark.counters import OpenedDay
 
-DERIVATION_VERSION = "2"  # raise it when the derivations give other rows for the same input
+DERIVATION_VERSION = "3"  # raise it when the derivations give other rows for the same input
 
 
 class SilverInputs:
@@ -96,7 +96,7 @@ class SilverInputs:
             DataSourceError: a bronze table does not exist.
         """
         ads = self.lake.bronze_fingerprint(self.contract.tables.ads, "ads")
-        return self._fingerprint("user_events", self._present("engagements", date, 1), ads)
+        return self._fingerprint("user_events", self._present("engagements", date, 1), ads, self._states())
 
     def counter_increments(self, date: str) -> str:
         """Fingerprint of the inputs of a partition of `counter_increments`.
@@ -109,7 +109,7 @@ class SilverInputs:
         previous = self.previous_day(date)
         before = None if previous is None else (previous, self.impressions[previous][0])
         events = self._contents("user_events", self.counted_partitions(date))
-        return self._fingerprint("counter_increments", date, own, before, events)
+        return self._fingerprint("counter_increments", date, own, before, events, self._states())
 
     def examples(self, date: str) -> str:
         """Fingerprint of the inputs of a partition of `examples`; raises as `counter_increments`."""
@@ -141,7 +141,18 @@ class SilverInputs:
         arrivals = [(day, self.conversions[day][0]) for day in self.within_reach([date], self.conversions)]
         touches = self._contents("examples", self.within_reach([date], self.examples_there))
         ads = self.lake.bronze_fingerprint(self.contract.tables.ads, "ads")
-        return self._fingerprint("attributed_conversions", date, arrivals, touches, ads)
+        return self._fingerprint("attributed_conversions", date, arrivals, touches, ads, self._states())
+
+    def _states(self) -> list[str]:
+        """Fingerprints of the dimensions that say which facts are used at all."""
+        ref, rule = self.contract.tables, self.contract.quality
+        asked = {
+            "users": ref.users.opt_out is not None or rule.unknown_users == "quarantine",
+            "ads": rule.unknown_ads == "quarantine",
+        }
+        return [
+            self.lake.bronze_fingerprint(getattr(ref, table), table) for table, is_asked in asked.items() if is_asked
+        ]
 
     def opened_days(self, dates: tuple[str, ...], opens_us: dict[str, int]) -> tuple[OpenedDay, ...]:
         """Pair each date with the one before it.

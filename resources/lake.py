@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts.parts import TableRef
-from gem_pipeline.contracts.tables import Column, TableSchema
+from gem_pipeline.contracts.tables import TableSchema
 from gem_pipeline.datasets.landing import table_path
 from gem_pipeline.errors import DataSourceError, SchemaError
 from gem_pipeline.quality.gate import partition_files
@@ -36,18 +36,6 @@ class StagedRows:
     schema: TableSchema
     dates: tuple[str, ...]
     rows: DataFrame
-
-
-def quarantine_table(table: str) -> TableSchema:
-    """Rows that a derivation left out, with the reason."""
-    names = ("date", "reason", "row")
-    return TableSchema(
-        name=f"quarantine/{table}",
-        columns=tuple(Column(name=name, type="string") for name in names),
-        partition_by=("date",),
-        sort_by=("reason", "row"),
-        key=("row",),
-    )
 
 
 class DeltaLake:
@@ -106,10 +94,13 @@ class DeltaLake:
         return {date: found.fingerprint for date, found in files.items()}
 
     def ensure_table(self, schema: TableSchema) -> None:
-        """Create the table unless it exists: plain protocol, no deletion vectors, no column mapping.
+        """Create the table unless it exists; add columns that it lacks and that may be null, by one commit.
+
+        The protocol is plain: no deletion vectors, no column mapping. Rows written before have nulls in the new
+        columns, and readers that do not know these read the table as before.
 
         Raises:
-            SchemaError: it exists with other columns (it was made by another contract).
+            SchemaError: it has columns that the schema lacks, of another type, or lacks one that may not be null.
         """
         delta = self.open(schema.name)
         if delta is None:
@@ -118,14 +109,18 @@ class DeltaLake:
                 configuration=dict(_PROPERTIES),
             )  # fmt: skip
             return
-        schemas = delta.schema(), Schema.from_arrow(schema.arrow())
-        there, wanted = ({(field.name, str(field.type)) for field in one.fields} for one in schemas)
-        if there != wanted:
-            columns = sorted({name for name, _ in there ^ wanted})
+        there = {field.name: str(field.type) for field in delta.schema().fields}
+        wanted = {field.name: field for field in Schema.from_arrow(schema.arrow()).fields}
+        new = [field for name, field in wanted.items() if name not in there]
+        bad = {name for name, kind in there.items() if name not in wanted or str(wanted[name].type) != kind}
+        if bad := sorted(bad | {field.name for field in new if not field.nullable}):
             raise SchemaError(
-                f"Table {schema.name} was made by another contract: column(s) {', '.join(columns)} differ.",
-                remedy=f"Choose another GEM_HOME, or remove {self.path(schema.name)} to derive it anew.",
+                f"Table {schema.name} was made by another contract: column(s) {', '.join(bad)} differ.",
+                remedy="Only columns that may be null can be added. Choose another GEM_HOME, or remove "
+                f"{self.path(schema.name)} to derive it anew.",
             )
+        if new:
+            delta.alter.add_columns(new)
 
     # -- with Spark ---------------------------------------------------------------------------------------
 

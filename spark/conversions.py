@@ -14,37 +14,49 @@ from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.conversions import MATCH_AD, Attribution, ConversionsTable
 from spark.dimensions import event_attributes
-from spark.expressions import attributes_as_of, column_type, hashed_id, utc_time
+from spark.expressions import attributes_as_of, column_type, hashed_id, typed, utc_time
+from spark.judging import (
+    DAY_US,
+    DUPLICATE,
+    NOT_ATTRIBUTED,
+    OPTED_OUT,
+    STATES,
+    first_fault,
+    not_among,
+    null_faults,
+    quarantine_rows,
+    with_user_state,
+)
 
-DAY_S = 86_400
 CLICK, VIEW = "click", "view"
 
 
-def judged_conversions(conversions: DataFrame, contract: DataContract) -> DataFrame:
+def judged_conversions(conversions: DataFrame, users: DataFrame, contract: DataContract) -> DataFrame:
     """Rename the contract's columns to their roles and name what is wrong with each row.
 
     Returns:
-        One row an input row: conversion_key, user_id, ad_id, type, times, value, `arrived`, `fault` (null: none).
+        One row an input row: `date` (on which it arrived), conversion_key, user_id, ad_id, type, times, value, and
+        the columns that judging adds (`fault`: null for none).
 
     Raises:
         SchemaError: a column that the contract names is missing or has an unusable type.
     """
     ref, table = _table(contract), "conversions"
-    for column in (ref.key, ref.type, contract.partition.column, *filter(None, [ref.value])):
-        column_type(conversions, column, table)
+    column_type(conversions, ref.key, table)
     happened = utc_time(conversions, ref.event_ts, table)
-    value = F.col(ref.value).cast("float") if ref.value else F.lit(None).cast("float")
+    value = F.col(typed(conversions, ref.value, table, "number")).cast("float") if ref.value else None
     rows = conversions.select(
-        F.col(contract.partition.column).cast("string").alias("arrived"),
+        F.col(typed(conversions, contract.partition.column, table, "day")).cast("string").alias("date"),
         F.col(ref.key).cast("string").alias("conversion_key"),
         hashed_id(conversions, ref.user, table).alias("user_id"),
         hashed_id(conversions, ref.ad, table).alias("ad_id"),
-        F.col(ref.type).cast("string").alias("type"),
+        F.col(typed(conversions, ref.type, table, "string")).alias("type"),
         happened.alias("conversion_ts"),
         (utc_time(conversions, ref.ingest_ts, table) if ref.ingest_ts else happened).alias("ingest_ts"),
-        F.when(~F.isnan(value), value).alias("value"),
+        (F.lit(None).cast("float") if value is None else F.when(~F.isnan(value), value)).alias("value"),
     )
-    return rows.withColumn("fault", _fault(contract))
+    judged = with_user_state(rows, users, contract, time="conversion_ts").withColumn("known_ad", F.lit(True))
+    return judged.withColumn("fault", _fault(contract))
 
 
 def _table(contract: DataContract) -> ConversionsTable:
@@ -59,24 +71,24 @@ def _attribution(contract: DataContract) -> Attribution:
 
 def _fault(contract: DataContract) -> Column:
     known = sorted({o.conversion for o in contract.conversion_objectives if o.conversion is not None})
-    allowed = F.make_dt_interval(days=F.lit(contract.visibility.max_delay_days))
-    required = ("conversion_key", "user_id", "ad_id", "conversion_ts", "ingest_ts")
-    rules = [
-        *((F.col(column).isNull(), f"null {column}") for column in required),
-        (~F.coalesce(F.col("type").isin(*known), F.lit(False)), "unknown type"),
-        (F.col("ingest_ts") < F.col("conversion_ts"), "ingested before it happened"),
-        (F.col("ingest_ts") > F.col("conversion_ts") + allowed, "arrived too late"),
-    ]
-    return F.coalesce(*(F.when(broken, F.lit(reason)) for broken, reason in rules))
+    delay = F.unix_micros("ingest_ts") - F.unix_micros("conversion_ts")
+    return first_fault([
+        (F.col("opted_out"), OPTED_OUT),
+        *null_faults(("conversion_key", "user_id", "ad_id", "conversion_ts", "ingest_ts")),
+        not_among("type", known, "unknown type"),
+        (delay < 0, "ingested before it happened"),
+        (delay > contract.visibility.max_delay_days * DAY_US, "arrived too late"),
+    ])  # fmt: skip
 
 
-def _once(valid: DataFrame, contract: DataContract) -> DataFrame:
-    """Leave out a key that has arrived within `reach` days before, or earlier on the same day."""
-    order = Window.partitionBy("conversion_key").orderBy("arrived", "ingest_ts", F.xxhash64(*sorted(valid.columns)))
-    before = F.lag("arrived").over(order)
-    again = F.datediff(F.col("arrived").cast("date"), before.cast("date")) <= contract.conversion_reach_days
-    marked = valid.withColumn("_again", F.coalesce(again, F.lit(False)))
-    return marked.filter(~F.col("_again")).drop("_again")
+def _once_marked(judged: DataFrame, contract: DataContract) -> DataFrame:
+    """Valid rows only, `fault` set on a key that has arrived within `reach` days before, or earlier on the same day."""
+    valid = judged.filter("fault IS NULL")
+    ties = F.xxhash64(*sorted(set(valid.columns) - set(STATES)))
+    order = Window.partitionBy("conversion_key").orderBy("date", "ingest_ts", ties)
+    before = F.lag("date").over(order)
+    again = F.datediff(F.col("date").cast("date"), before.cast("date")) <= contract.conversion_reach_days
+    return valid.withColumn("fault", F.when(again, F.lit(DUPLICATE)))
 
 
 def _touches(impressions: DataFrame, ads: DataFrame, contract: DataContract) -> DataFrame:
@@ -100,7 +112,9 @@ def _matched(rows: DataFrame, ads: DataFrame, contract: DataContract, *, time: s
     return attributes_as_of(rows, own, key="ad_id", time=time, has_validity=bool(validity)).drop("ad_id")
 
 
-def credited(conversions: DataFrame, impressions: DataFrame, ads: DataFrame, contract: DataContract) -> DataFrame:
+def credited(
+    conversions: DataFrame, impressions: DataFrame, users: DataFrame, ads: DataFrame, contract: DataContract
+) -> DataFrame:  # fmt: skip
     """Credit every valid conversion, once for each objective of its type, to the last touch before it.
 
     The latest clicked impression of the same user and match with `impression_ts < conversion_ts <= impression_ts +
@@ -109,6 +123,7 @@ def credited(conversions: DataFrame, impressions: DataFrame, ads: DataFrame, con
     Args:
         conversions: bronze rows, at least `reach` days of arrivals before the ones that matter.
         impressions: rows of `examples`, at least `reach` days before these arrivals.
+        users: bronze user dimension; read where users may opt out.
         ads: bronze ad dimension; read where `attribution.match` is an attribute.
         contract: windows, attribution and columns.
 
@@ -116,7 +131,8 @@ def credited(conversions: DataFrame, impressions: DataFrame, ads: DataFrame, con
         Rows with exactly the columns of `attributed_conversions`, of every date that gained one.
     """
     schema = tables.attributed_conversions()
-    valid = _once(judged_conversions(conversions, contract).filter("fault IS NULL").drop("fault"), contract)
+    once = _once_marked(judged_conversions(conversions, users, contract), contract).filter("fault IS NULL")
+    valid = once.drop(*STATES).withColumnRenamed("date", "arrived")
     touches = _touches(impressions, ads, contract).withColumnRenamed("user_id", "_user")
     wanted = _matched(valid, ads, contract, time="conversion_ts").withColumnRenamed("_match", "_wanted")
     days = F.datediff(F.col("arrived").cast("date"), F.col("date").cast("date"))
@@ -126,7 +142,7 @@ def credited(conversions: DataFrame, impressions: DataFrame, ads: DataFrame, con
         (F.col("user_id") == F.col("_user"))
         & (F.col("_wanted") == F.col("_match"))
         & (F.col("impression_ts") < F.col("conversion_ts"))
-        & (F.col("conversion_ts") <= F.col("impression_ts") + F.make_dt_interval(days=F.lit(longest)))
+        & (F.unix_micros("conversion_ts") - F.unix_micros("impression_ts") <= longest * DAY_US)
         & days.between(0, contract.conversion_reach_days),
     )
     touched = pairs.select("*", F.inline(_touched(contract)))
@@ -145,30 +161,36 @@ def _touched(contract: DataContract) -> Column:
     lag = F.unix_micros("conversion_ts") - F.unix_micros("impression_ts")
     structs = []
     for o in contract.conversion_objectives:
-        by_click = F.col("clicked") & (lag <= (o.click_window_days or 0) * DAY_S * 1_000_000)
-        by_view = lag <= o.view_window_days * DAY_S * 1_000_000
+        by_click = F.col("clicked") & (lag <= (o.click_window_days or 0) * DAY_US)
+        by_view = lag <= o.view_window_days * DAY_US
         pair = F.struct(F.lit(o.name).alias("objective"), by_click.alias("clicked_in_time"))
         structs.append(F.when((F.col("type") == o.conversion) & (by_click | by_view), pair))
     return F.filter(F.array(*structs), lambda pair: pair.isNotNull())
 
 
 def attributed_conversions(
-    conversions: DataFrame, impressions: DataFrame, ads: DataFrame, contract: DataContract, dates: tuple[str, ...]
-) -> DataFrame:
+    conversions: DataFrame, impressions: DataFrame, users: DataFrame, ads: DataFrame, contract: DataContract,
+    dates: tuple[str, ...],
+) -> DataFrame:  # fmt: skip
     """Rows of `attributed_conversions` for some dates of impressions; see `credited` for the other arguments."""
-    return credited(conversions, impressions, ads, contract).filter(F.col("date").isin(*dates))
+    return credited(conversions, impressions, users, ads, contract).filter(F.col("date").isin(*dates))
 
 
-def quarantined_conversions(
-    conversions: DataFrame, impressions: DataFrame, ads: DataFrame, contract: DataContract, dates: tuple[str, ...]
-) -> DataFrame:
-    """Conversions that arrived on `dates` and have a fault, or that no objective credits: date, reason, row as JSON."""
-    judged = judged_conversions(conversions, contract)
-    found = credited(conversions, impressions, ads, contract).select("conversion_key", "arrived").distinct()
-    valid = _once(judged.filter("fault IS NULL").drop("fault"), contract)
-    missed = valid.join(found, on=["conversion_key", "arrived"], how="left_anti").withColumn(
-        "fault", F.lit("not attributed")
+def settled_conversions(
+    conversions: DataFrame, impressions: DataFrame, users: DataFrame, ads: DataFrame, contract: DataContract,
+    dates: tuple[str, ...],
+) -> DataFrame:  # fmt: skip
+    """`judged_conversions` of those that arrived on `dates`; `fault` names copies and those without credit, too."""
+    judged = judged_conversions(conversions, users, contract)
+    found = credited(conversions, impressions, users, ads, contract).select(
+        "conversion_key", F.col("arrived").alias("date"), F.lit(True).alias("_found")
     )
-    left_out = judged.filter("fault IS NOT NULL").unionByName(missed).filter(F.col("arrived").isin(*dates))
-    row = F.to_json(F.struct(*(column for column in judged.columns if column != "fault")))
-    return left_out.select(F.col("arrived").alias("date"), F.col("fault").alias("reason"), row.alias("row"))
+    valid = _once_marked(judged, contract).join(found.distinct(), on=["conversion_key", "date"], how="left")
+    missed = F.when(F.col("_found").isNull(), F.lit(NOT_ATTRIBUTED))
+    settled = valid.withColumn("fault", F.coalesce("fault", missed)).drop("_found")
+    return judged.filter("fault IS NOT NULL").unionByName(settled).filter(F.col("date").isin(*dates))
+
+
+def quarantined_conversions(settled: DataFrame) -> DataFrame:
+    """Rows of `settled_conversions` that no objective counts; see `quarantine_rows`."""
+    return quarantine_rows(settled.filter("fault IS NOT NULL"), key_hash=F.xxhash64("conversion_key"))

@@ -8,17 +8,17 @@ from pyspark.sql import types as T
 
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract, DimensionTable, Feature
-from spark.expressions import column_type, hashed_id, utc_time
+from spark.expressions import Role, column_type, hashed_id, typed, utc_time
 
 
 def feature_value(frame: DataFrame, feature: Feature, table: str) -> Column:
     """The stored value of a feature: string, array of strings, or float (null where not a number).
 
     Raises:
-        SchemaError: the table lacks the feature's column.
+        SchemaError: the table lacks the feature's column, or it is of a type that does not fit the kind.
     """
-    kind = column_type(frame, feature.column, table)
-    column = F.col(feature.column)
+    role: Role = {"categorical": "single", "multi_hot": "list"}.get(feature.kind, "number")  # type: ignore[assignment]
+    column, kind = F.col(typed(frame, feature.column, table, role)), column_type(frame, feature.column, table)
     if feature.kind == "categorical":
         return column.cast("string")
     if feature.kind == "multi_hot":
@@ -63,4 +63,5 @@ def _attribute(ads: DataFrame, column: str) -> Column:
     kind = column_type(ads, column, "ads")
     if isinstance(kind, T.ByteType | T.ShortType | T.IntegerType | T.LongType):
         return F.col(column).cast("bigint")
+    typed(ads, column, "ads", "single")
     return F.when(F.col(column).isNotNull(), F.xxhash64(F.col(column).cast("string")))

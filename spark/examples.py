@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -9,53 +11,92 @@ from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract, Objective
 from spark.counters import with_counters
 from spark.dimensions import ad_attributes, feature_value, user_attributes
-from spark.expressions import attributes_as_of, column_type, hashed_id, keep_first, user_bucket, utc_time
+from spark.expressions import attributes_as_of, column_type, hashed_id, keep_first, typed, user_bucket, utc_time
+from spark.judging import (
+    DAY_US,
+    STATES,
+    anonymous_user,
+    day_offset_us,
+    first_fault,
+    left_out,
+    not_among,
+    null_faults,
+    unknown_faults,
+    with_ad_state,
+    with_user_state,
+)
+
+HOUR_US = 3_600_000_000
 
 
-def judged_impressions(impressions: DataFrame, contract: DataContract) -> DataFrame:
+def judged_impressions(
+    impressions: DataFrame, users: DataFrame, ads: DataFrame, contract: DataContract
+) -> DataFrame:  # fmt: skip
     """Rename the contract's columns to their roles and name what is wrong with each row.
 
+    An impression of an opted-out user gets a user of its own, whom nothing else knows: so it has no history, no
+    user features and no counts of the user.
+
     Returns:
-        One row an input row: keys, times, labels, features of origin `impressions`, `fault` (null: none).
+        One row an input row: keys, times, labels, features of origin `impressions`, and the columns that judging
+        adds (`fault`: null for none).
 
     Raises:
         SchemaError: a column that the contract names is missing or has an unusable type.
     """
     ref, table = contract.tables.impressions, "impressions"
-    labels = {f"raw__{o.name}": o.column for o in contract.objectives if o.column is not None}
-    for column in (ref.key, ref.surface, contract.partition.column, *labels.values()):
-        column_type(impressions, column, table)
+    column_type(impressions, ref.key, table)
+    labels = {
+        f"raw__{o.name}": typed(impressions, o.column, table, "label")
+        for o in contract.objectives
+        if o.column is not None
+    }
     event_ts = utc_time(impressions, ref.event_ts, table)
     columns = {
-        "date": F.col(contract.partition.column).cast("string"),
+        "date": F.col(typed(impressions, contract.partition.column, table, "day")).cast("string"),
         "impression_id": F.col(ref.key).cast("string"),
         "user_id": hashed_id(impressions, ref.user, table),
         "ad_id": hashed_id(impressions, ref.ad, table),
-        "surface": F.col(ref.surface).cast("string"),
+        "surface": F.col(typed(impressions, ref.surface, table, "string")),
         "impression_ts": event_ts,
         "ingest_ts": utc_time(impressions, ref.ingest_ts, table) if ref.ingest_ts else event_ts,
         **{name: F.col(column).cast("double") for name, column in labels.items()},
         **{f.name: feature_value(impressions, f, table) for f in contract.features if f.origin == "impressions"},
     }
     rows = impressions.select(*(column.alias(name) for name, column in columns.items()))
-    return rows.withColumn("fault", _fault(contract))
+    judged = with_user_state(rows, users, contract, time="impression_ts")
+    judged = with_ad_state(judged, ads, contract, time="impression_ts").withColumn("fault", _fault(contract))
+    stranger = F.when(F.col("opted_out"), anonymous_user("impression_id")).otherwise(F.col("user_id"))
+    return judged.withColumn("user_id", stranger)
 
 
 def _fault(contract: DataContract) -> Column:
-    required = ("impression_id", "user_id", "ad_id", "impression_ts", "ingest_ts")
-    rules = [
-        *((F.col(column).isNull(), f"null {column}") for column in required),
-        (~F.coalesce(F.col("surface").isin(*contract.surfaces), F.lit(False)), "unknown surface"),
+    from_its_day = day_offset_us("impression_ts")
+    return first_fault([
+        *null_faults(("impression_id", "user_id", "ad_id", "impression_ts", "ingest_ts")),
+        not_among("surface", contract.surfaces, "unknown surface"),
         *((~F.coalesce(F.col(f"raw__{o.name}").isin(0.0, 1.0), F.lit(True)), f"label {o.name} not 0 or 1")
           for o in contract.column_objectives),
-    ]  # fmt: skip
-    return F.coalesce(*(F.when(broken, F.lit(reason)) for broken, reason in rules))
+        *unknown_faults(),
+        (F.col("ingest_ts") < F.col("impression_ts"), "ingested before it happened"),
+        ((from_its_day < -DAY_US) | (from_its_day >= 2 * DAY_US), "happened more than a day off its day"),
+    ])  # fmt: skip
 
 
 def _label(objective: Objective) -> Column:
     """0 or 1; null where the surface does not optimise the objective."""
     label = F.col(f"raw__{objective.name}")
     return F.when(F.col("surface").isin(*objective.surfaces), label) if objective.surfaces else label
+
+
+def context_of(column: str) -> Column:
+    """Hour (0 to 23) or day of the week (1: Sunday) of the impression in UTC, whatever the session's zone."""
+    us = F.unix_micros("impression_ts")
+    of_day = F.pmod(us, F.lit(DAY_US))
+    if column == "hour_of_day":
+        return F.floor(of_day / HOUR_US)
+    days = ((us - of_day) / DAY_US).cast("bigint")
+    return F.pmod(days + 4, F.lit(7)) + 1  # 1970 began on a Thursday
 
 
 def _shared_ids(contract: DataContract) -> dict[str, Column]:
@@ -89,7 +130,7 @@ def examples(
         `quarantined_impressions`).
     """
     schema = tables.examples(contract)
-    kept = judged_impressions(impressions, contract).filter("fault IS NULL").drop("fault")
+    kept = judged_impressions(impressions, users, ads, contract).filter("fault IS NULL").drop(*STATES)
     once = keep_first(kept, key=["date", "impression_id"], order=["ingest_ts"])
     has_validity = {"users": contract.tables.users.valid_from, "ads": contract.tables.ads.valid_from}
     rows = attributes_as_of(
@@ -101,23 +142,20 @@ def examples(
         has_validity=has_validity["ads"] is not None,
     )  # fmt: skip
     rows = with_counters(rows, increments, contract, broadcast=broadcast_counters)
-    context = {"hour_of_day": F.hour("impression_ts"), "day_of_week": F.dayofweek("impression_ts")}
     derived = {
         "bucket": user_bucket(F.col("user_id"), contract),
-        **{f.name: context[f.column] for f in contract.features if f.origin == "context"},
+        **{f.name: context_of(f.column) for f in contract.features if f.origin == "context"},
         **_shared_ids(contract),
         **{tables.label_column(o.name): _label(o) for o in contract.column_objectives},
     }
-    return rows.select(
-        *(derived.get(c.name, F.col(c.name)).cast(schema.spark_type(c.name)).alias(c.name) for c in schema.columns)
-    )
+    allowed = {f.name: F.col("surface").isin(*f.surfaces) for f in contract.features if f.surfaces}
+    values = {c.name: derived.get(c.name, F.col(c.name)).cast(schema.spark_type(c.name)) for c in schema.columns}
+    values |= {name: F.when(where, values[name]) for name, where in allowed.items() if name in values}
+    return rows.select(*(value.alias(name) for name, value in values.items()))
 
 
-def quarantined_impressions(impressions: DataFrame, contract: DataContract) -> DataFrame:
-    """Rows that `examples` left out for a fault: date, reason, and the row as JSON."""
-    faulty = judged_impressions(impressions, contract).filter("fault IS NOT NULL")
-    return faulty.select(
-        F.coalesce("date", F.lit("")).alias("date"),
-        F.col("fault").alias("reason"),
-        F.to_json(F.struct(*(c for c in faulty.columns if c != "fault"))).alias("row"),
+def quarantined_impressions(judged: DataFrame, *, copies_on: Sequence[str]) -> DataFrame:
+    """Rows of `judged_impressions` that `examples` left out; see `left_out`."""
+    return left_out(
+        judged, key="impression_id", order=["ingest_ts"], key_hash=F.xxhash64("impression_id"), copies_on=copies_on
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -10,6 +12,7 @@ from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import SchemaError
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+Role = Literal["string", "number", "label", "boolean", "actions", "day", "single", "list"]
 
 
 def column_type(frame: DataFrame, column: str, table: str) -> T.DataType:
@@ -24,6 +27,32 @@ def column_type(frame: DataFrame, column: str, table: str) -> T.DataType:
             remedy="Mend the contract's column names, or the table; `gem check` lists all.",
         )
     return frame.schema[column].dataType
+
+
+def typed(frame: DataFrame, column: str, table: str, role: Role) -> str:
+    """The name of a column that has a type of its role; the same rules as of `gem check`.
+
+    Raises:
+        SchemaError: the column is missing or of another type.
+    """
+    kind = column_type(frame, column, table)
+    element = kind.elementType if isinstance(kind, T.ArrayType) else None
+    fits, wanted = {
+        "string": (isinstance(kind, T.StringType), "a string"),
+        "number": (isinstance(kind, T.NumericType), "a number"),
+        "label": (isinstance(kind, (*_INTEGERS, T.BooleanType)), "an integer or a boolean"),
+        "boolean": (isinstance(kind, T.BooleanType), "a boolean"),
+        "actions": (isinstance(element or kind, T.StringType), "a string or an array of strings"),
+        "day": (isinstance(kind, T.StringType | T.DateType), "a string or a date"),
+        "single": (not isinstance(kind, T.ArrayType | T.MapType | T.StructType), "a single value"),
+        "list": (element is not None or isinstance(kind, T.StringType), "an array or a comma separated string"),
+    }[role]
+    if fits:
+        return column
+    raise SchemaError(
+        f"Column {column} of table {table} has type {kind.simpleString()}, and {wanted} is needed.",
+        remedy="Mend the table's writer, or name another column in the contract.",
+    )
 
 
 def hashed_id(frame: DataFrame, column: str, table: str) -> Column:
@@ -44,14 +73,20 @@ def hashed_id(frame: DataFrame, column: str, table: str) -> Column:
 
 
 def utc_time(frame: DataFrame, column: str, table: str) -> Column:
-    """A time column as an instant; times without a zone are read as UTC (the session's zone).
+    """A time column as an instant.
 
     Raises:
-        SchemaError: the column is missing or not a timestamp.
+        SchemaError: the column is missing, not a timestamp, or a timestamp without a zone.
     """
     kind = column_type(frame, column, table)
-    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
-        return F.col(column).cast("timestamp")
+    if isinstance(kind, T.TimestampType):
+        return F.col(column)
+    if isinstance(kind, T.TimestampNTZType):
+        raise SchemaError(
+            f"Column {column} of table {table} has times without a zone (timestamp_ntz): which instants they are "
+            "is not known.",
+            remedy="Write it as timestamps in UTC; in Spark: to_utc_timestamp(column, zone) cast to TIMESTAMP.",
+        )
     raise SchemaError(
         f"Column {column} of table {table} has type {kind.simpleString()}, and a time is a timestamp.",
         remedy="Cast the column to a timestamp in the table.",
@@ -68,15 +103,22 @@ def visible_ts(contract: DataContract) -> Column:
 
     `event_ts < t and ingest_ts <= t + allowance` holds exactly when `t >= visible_ts`.
     """
-    after_event = F.col("event_ts") + F.expr("INTERVAL 1 MICROSECOND")
-    arrived = F.col("ingest_ts") - F.make_dt_interval(secs=F.lit(contract.visibility.allowance_s))
-    return F.greatest(after_event, arrived)
+    arrived = F.unix_micros("ingest_ts") - contract.visibility.allowance_s * 1_000_000
+    return F.timestamp_micros(F.greatest(F.unix_micros("event_ts") + 1, arrived))
 
 
 def keep_first(rows: DataFrame, *, key: list[str], order: list[str]) -> DataFrame:
     """One row a key: the first by `order`, equal ones by the hash of the whole row, whatever the input order."""
-    ranked = Window.partitionBy(*key).orderBy(*order, F.xxhash64(*sorted(rows.columns)))
-    return rows.withColumn("_rank", F.row_number().over(ranked)).filter("_rank = 1").drop("_rank")
+    return ranked_copies(rows, key=key, order=order).filter("_rank = 1").drop("_rank")
+
+
+def ranked_copies(
+    rows: DataFrame, *, key: list[str], order: list[str], ignored: tuple[str, ...] = ()
+) -> DataFrame:  # fmt: skip
+    """Add `_rank`, 1 for the row of each key that `keep_first` keeps of the frame without the `ignored` columns."""
+    ties = F.xxhash64(*sorted(set(rows.columns) - set(ignored)))
+    ranked = Window.partitionBy(*key).orderBy(*order, ties)
+    return rows.withColumn("_rank", F.row_number().over(ranked))
 
 
 def attributes_as_of(facts: DataFrame, dimension: DataFrame, *, key: str, time: str, has_validity: bool) -> DataFrame:

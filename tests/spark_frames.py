@@ -23,7 +23,7 @@ BRONZE = {
     "engagements": {"eid": pa.string(), "uid": pa.int64(), "aid": pa.int64(), "place": pa.string(),
                     "stream": pa.string(), "acts": pa.list_(pa.string()), "secs": pa.float32(), "at": TIME,
                     "got": TIME, "day": pa.string()},
-    "users": {"uid": pa.int64(), "age": pa.float64()},
+    "users": {"uid": pa.int64(), "age": pa.float64(), "since": TIME, "hidden": pa.bool_()},
     "ads": {"aid": pa.int64(), "owner_id": pa.int64(), "tags": pa.string(), "since": TIME},
 }  # fmt: skip
 
@@ -59,7 +59,7 @@ class Frames:
 
     def events(self) -> DataFrame:
         """`user_events` of every date."""
-        return user_events(self.engagements, self.ads, self.contract)
+        return user_events(self.engagements, self.users, self.ads, self.contract)
 
     def increments(self, dates: tuple[str, ...] = DATES) -> DataFrame:
         """`counter_increments` of some dates."""

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from gem_pipeline.contracts.conversions import Attribution, ConversionsTable, Objective, conversion_faults
 from gem_pipeline.contracts.parts import Day, Name, Part, TableRef
+from gem_pipeline.contracts.quality import QualityRule
 from gem_pipeline.contracts.worlds import WorldChoice
 from gem_pipeline.errors import ContractError
 
@@ -105,12 +106,23 @@ class DimensionTable(TableRef):
     valid_from: str | None = None
 
 
+class UsersTable(DimensionTable):
+    """Attributes of users.
+
+    Attributes:
+        opt_out: boolean column; while it is true nothing that the user does is used, and no impression of his
+            tells who he is.
+    """
+
+    opt_out: str | None = None
+
+
 class Tables(Part):
     """The bronze tables of the contract."""
 
     impressions: ImpressionsTable
     engagements: EngagementsTable
-    users: DimensionTable
+    users: UsersTable
     ads: DimensionTable
     conversions: ConversionsTable | None = None
 
@@ -132,6 +144,7 @@ class Feature(Part):
             `multi_hot` (array or comma separated string of ids), `dense` (number).
         table: embedding table of the id kinds.
         transform: of a dense number: `identity` or `log1p`.
+        surfaces: that may use it, elsewhere it is null; empty: all.
     """
 
     name: Name
@@ -141,6 +154,7 @@ class Feature(Part):
     table: Name | None = None
     boundaries: tuple[float, ...] = ()
     transform: Literal["identity", "log1p"] = "identity"
+    surfaces: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _kind_has_its_parts(self) -> Feature:
@@ -236,6 +250,7 @@ class DataContract(Part):
     sequence: Sequence
     counters: Counters
     verticals: Verticals = Verticals()
+    quality: QualityRule = QualityRule()
 
     @model_validator(mode="after")
     def _world_has_its_days(self) -> DataContract:
@@ -251,6 +266,14 @@ class DataContract(Part):
         return self
 
     @model_validator(mode="after")
+    def _surfaces_are_known(self) -> DataContract:
+        for what, restricted in (("objective", self.objectives), ("feature", self.features)):
+            for part in restricted:
+                if strangers := set(part.surfaces) - set(self.surfaces):
+                    raise ValueError(f"{what} {part.name}: unknown surfaces {sorted(strangers)}")
+        return self
+
+    @model_validator(mode="after")
     def _parts_fit_together(self) -> DataContract:
         tables = {table.name for table in self.embedding_tables}
         named = [
@@ -261,9 +284,6 @@ class DataContract(Part):
         for who, table in named:
             if table not in tables:
                 raise ValueError(f"{who}: embedding table {table} is not declared")
-        for objective in self.objectives:
-            if strangers := set(objective.surfaces) - set(self.surfaces):
-                raise ValueError(f"objective {objective.name}: unknown surfaces {sorted(strangers)}")
         attributes = [a.name for a in self.sequence.attributes]
         for fault in conversion_faults(self.objectives, self.attribution, self.tables.conversions, attributes):
             raise ValueError(fault)

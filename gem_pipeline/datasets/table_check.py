@@ -61,7 +61,12 @@ def _number(column: str, role: str) -> Expected:
 
 
 def _time(column: str, role: str) -> Expected:
-    return Expected(column=column, role=role, types="a timestamp", fits=pt.is_timestamp)
+    return Expected(
+        column=column,
+        role=role,
+        types="a timestamp with a zone (write it in UTC; in Spark TIMESTAMP, not TIMESTAMP_NTZ)",
+        fits=lambda kind: pt.is_timestamp(kind) and kind.tz is not None,
+    )
 
 
 def _day(column: str) -> Expected:
@@ -80,6 +85,10 @@ def _label(column: str, role: str) -> Expected:
         types="an integer or a boolean",
         fits=lambda kind: pt.is_integer(kind) or pt.is_boolean(kind),
     )
+
+
+def _flag(column: str, role: str) -> Expected:
+    return Expected(column=column, role=role, types="a boolean", fits=pt.is_boolean)
 
 
 def expected_columns(contract: DataContract) -> dict[str, tuple[Expected, ...]]:
@@ -109,6 +118,8 @@ def expected_columns(contract: DataContract) -> dict[str, tuple[Expected, ...]]:
         engagements.append(_number(tables.engagements.value, "value"))
     impressions += [_label(o.column, f"objective {o.name}") for o in contract.objectives if o.column is not None]
     users, ads = [_id(tables.users.key, "key")], [_id(tables.ads.key, "key")]
+    if tables.users.opt_out:
+        users.append(_flag(tables.users.opt_out, "opt_out"))
     for dimension, columns in ((tables.users, users), (tables.ads, ads)):
         if dimension.valid_from:
             columns.append(_time(dimension.valid_from, "valid_from"))
@@ -162,12 +173,25 @@ def table_schema(ref: TableRef, lake: Path) -> pa.Schema:
     try:
         if ref.format == "delta":
             return pa.schema(DeltaTable(path).schema().to_arrow())
-        return ds.dataset(path, format="parquet", partitioning="hive").schema
+        return _instants(ds.dataset(path, format="parquet", partitioning="hive"))
     except (TableNotFoundError, DeltaError, OSError, pa.ArrowException) as error:
         raise DataSourceError(
             f"There is no readable {ref.format} table at {path}: {str(error).splitlines()[0]}.",
             remedy="Mend `path` or `format` in the contract; a relative path starts at the lake under GEM_HOME.",
         ) from error
+
+
+def _instants(dataset: ds.Dataset) -> pa.Schema:
+    """The schema of a Parquet dataset, where Spark's INT96 columns are instants: Arrow forgets that."""
+    schema, fragment = dataset.schema, next(iter(dataset.get_fragments()), None)
+    if fragment is None:
+        return schema
+    stored = fragment.metadata.schema
+    for column in (stored.column(i) for i in range(len(stored))):
+        if column.physical_type == "INT96" and column.path in schema.names:
+            place = schema.get_field_index(column.path)
+            schema = schema.set(place, pa.field(column.path, pa.timestamp("ns", tz="UTC")))
+    return schema
 
 
 def check_tables(contract: DataContract, lake: Path) -> Iterator[str]:

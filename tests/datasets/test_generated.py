@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -15,6 +16,13 @@ from gem_pipeline.datasets.landing import open_source
 from gem_pipeline.errors import DataSourceError
 
 CONTRACT = load_contract(Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml")
+
+
+def test_every_time_is_an_instant_in_utc():
+    log = GeneratedLog(rows_a_day=8)
+    tables = [make(day) for day in log.days() for make in (log.impressions, log.engagements)]
+    times = [field.type for table in tables for field in table.schema if pa.types.is_timestamp(field.type)]
+    assert set(times) == {pa.timestamp("us", tz="UTC")}
 
 
 def test_two_instances_generate_the_same_rows_in_any_order_of_days():

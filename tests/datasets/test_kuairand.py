@@ -39,6 +39,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_every_time_is_an_instant_in_utc(folder):
+    log = KuaiRand(folder)
+    tables = [log.impressions("2022-04-25"), *(log.engagements(day) for day in log.days()), log.users(), log.ads()]
+    times = [field.type for table in tables for field in table.schema if pa.types.is_timestamp(field.type)]
+    assert set(times) == {pa.timestamp("us", tz="UTC")}
+
+
 def test_a_row_is_an_impression_and_a_repeated_one_is_dropped(folder):
     rows = KuaiRand(folder).impressions("2022-04-25").to_pylist()
     assert [row["surface"] for row in rows] == ["tab_1", "other", "tab_0"]

@@ -76,6 +76,8 @@ def test_every_column_of_the_contract_is_expected(contract):
     ("role", "column", "values", "said"),
     [
         ("impressions", "shown_at", ["2026-01-02"], "not a timestamp"),
+        ("impressions", "shown_at", [NOW.replace(tzinfo=None)], "not a timestamp with a zone"),
+        ("engagements", "received_at", [NOW.replace(tzinfo=None)], "not a timestamp with a zone"),
         ("impressions", "clicked", [0.5], "not an integer or a boolean"),
         ("impressions", "user_id", [1.0], "not an integer or a string"),
         ("engagements", "action", [[1]], "not a string or an array of strings"),
@@ -108,3 +110,30 @@ def test_unreadable_parquet_is_refused(contract, lake):
     (lake / "users").write_bytes(b"no parquet")
     with pytest.raises(DataSourceError, match="no readable parquet table"):
         list(check_tables(contract, lake))
+
+
+def test_an_opt_out_must_be_a_boolean_and_an_unknown_column_is_nobodys_business(contract, lake):
+    document = contract.model_dump(mode="json")
+    document["tables"]["users"]["opt_out"] = "hidden"
+    asked = DataContract.model_validate(document)
+    with pytest.raises(SchemaError, match=r"column hidden \(opt_out\) is missing"):
+        list(check_tables(asked, lake))
+    write(lake, "users", {**ROWS["users"], "hidden": ["yes"]})
+    with pytest.raises(SchemaError, match=r"column hidden \(opt_out\) is string, not a boolean"):
+        list(check_tables(asked, lake))
+    write(lake, "users", {**ROWS["users"], "hidden": [True], "more": [1]})
+    assert len(list(check_tables(asked, lake))) == 5
+
+
+@pytest.mark.parametrize("int96", [True, False])
+def test_times_of_parquet_are_instants_where_spark_wrote_int96_and_refused_where_they_are_naive(contract, lake, int96):
+    document = contract.model_dump(mode="json")
+    document["tables"]["users"]["valid_from"] = "since"
+    rows = pa.table({**ROWS["users"], "since": [NOW.replace(tzinfo=None)]})
+    pq.write_table(rows, lake / "users", use_deprecated_int96_timestamps=int96)
+    checked = check_tables(DataContract.model_validate(document), lake)
+    if int96:
+        assert len(list(checked)) == 5
+    else:
+        with pytest.raises(SchemaError, match=r"Table users .*column since .*not a timestamp with a zone"):
+            list(checked)

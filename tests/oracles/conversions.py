@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gem_pipeline.contracts.contract import DataContract
-from tests.oracles.event_log import SECOND, Row, _ad_as_of, _by_ad, _start, log_contract
+from tests.oracles.event_log import SECOND, Row, _ad_as_of, _by_ad, _start, by_user, log_contract, opted_out
 
 DAYS = ("2024-02-27", "2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02", "2024-03-03")
 TIME = pa.timestamp("us", tz="UTC")
@@ -45,7 +45,7 @@ def conversion_contract(match: str = "ad", **visibility: int) -> DataContract:
 def random_touches(num_logs: int, seed: int) -> dict[str, list[Row]]:
     """Independent logs of two users and two ads; times lie within seconds of the ends of the windows."""
     rng = random.Random(seed)
-    tables: dict[str, list[Row]] = {"touches": [], "conversions": [], "ads": []}
+    tables: dict[str, list[Row]] = {"touches": [], "conversions": [], "ads": [], "users": []}
     for log in range(num_logs):
         users = ads = [log * 10, log * 10 + 1]
         for ad in ads:
@@ -58,6 +58,9 @@ def random_touches(num_logs: int, seed: int) -> dict[str, list[Row]]:
                  "ad_id": rng.choice(ads), "impression_ts": _start(day) + rng.randint(0, 2) * SECOND,
                  "label__click": rng.choice([None, 0, 1, 1])}
             )  # fmt: skip
+        if rng.random() < 0.2:
+            since = _start(rng.choice(DAYS)) + SECOND
+            tables["users"].append({"uid": users[0], "age": 1.0, "since": since, "hidden": True})
         for i in range(rng.randint(0, 4)):
             _add_conversion(tables["conversions"], rng, f"{log}-{i}", users, ads)
     return tables
@@ -81,8 +84,10 @@ def _add_conversion(rows: list[Row], rng: random.Random, key: str, users: list[i
         rows.append({**row, "at": moved, "got": again, "day": str(again.date()), "paid": 9.0})
 
 
-def conversion_fault(row: Row, contract: DataContract) -> str | None:
-    """Why a conversion is quarantined, if it is."""
+def conversion_fault(row: Row, contract: DataContract, users: dict[int, list[Row]]) -> str | None:
+    """Why a conversion is quarantined before it is compared with others, if it is; `users`: `by_user`."""
+    if opted_out(users, row):
+        return "opted out"
     names = {"cid": "conversion_key", "uid": "user_id", "aid": "ad_id", "at": "conversion_ts", "got": "ingest_ts"}
     for column, name in names.items():
         if row[column] is None:
@@ -99,8 +104,9 @@ def valid_once(tables: dict[str, list[Row]], contract: DataContract) -> list[Row
     """Conversions without a fault, but for those whose key had arrived a short while before."""
     last: dict[str, date] = {}
     kept = []
+    users = by_user(tables)
     for row in sorted(
-        (row for row in tables["conversions"] if conversion_fault(row, contract) is None),
+        (row for row in tables["conversions"] if conversion_fault(row, contract, users) is None),
         key=lambda row: (row["day"], row["got"]),
     ):
         day = date.fromisoformat(row["day"])

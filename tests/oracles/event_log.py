@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from gem_pipeline.contracts.contract import DataContract
 
 Row = dict[str, Any]
 DATES = ("2024-03-01", "2024-03-02", "2024-03-04", "2024-03-05")  # one day without rows
+FIRST = "2024-02-01"  # long before the log
 KINDS = ("view", "click", "like")
 SECOND = timedelta(seconds=1)
 
@@ -38,7 +39,7 @@ def log_contract(**visibility: int) -> DataContract:
                 "engagements": {"path": "bronze/engagements", "key": "eid", "user": "uid", "ad": "aid",
                                 "surface": "place", "source": "stream", "actions": "acts", "value": "secs",
                                 "event_ts": "at", "ingest_ts": "got"},
-                "users": {"path": "bronze/users", "key": "uid"},
+                "users": {"path": "bronze/users", "key": "uid", "valid_from": "since", "opt_out": "hidden"},
                 "ads": {"path": "bronze/ads", "key": "aid", "valid_from": "since"},
             },
             "surfaces": ["s1", "s2"],
@@ -47,7 +48,8 @@ def log_contract(**visibility: int) -> DataContract:
             "embedding_tables": [{"name": "t", "rows": 64}],
             "features": [
                 {"name": "owner", "origin": "ads", "column": "owner_id", "kind": "categorical", "table": "t"},
-                {"name": "tags", "origin": "ads", "column": "tags", "kind": "multi_hot", "table": "t"},
+                {"name": "tags", "origin": "ads", "column": "tags", "kind": "multi_hot", "table": "t",
+                 "surfaces": ["s1"]},
                 {"name": "age", "origin": "users", "column": "age", "kind": "dense"},
                 {"name": "slot", "origin": "impressions", "column": "slot", "kind": "bucketed", "table": "t",
                  "boundaries": [1, 2]},
@@ -75,7 +77,12 @@ def random_logs(num_logs: int, seed: int) -> dict[str, list[Row]]:
     tables: dict[str, list[Row]] = {"impressions": [], "engagements": [], "users": [], "ads": []}
     for log in range(num_logs):
         users, ads = [log * 10 + i for i in range(2)], [log * 10 + i for i in range(2)]
-        tables["users"] += [{"uid": user, "age": rng.choice([None, 1.5, 40.0])} for user in users[: rng.randint(1, 2)]]
+        for user in users[: rng.randint(1, 2)]:
+            for since in (_start(FIRST), *(_start(day) for day in rng.sample(DATES, rng.randint(0, 2)))):
+                tables["users"].append(
+                    {"uid": user, "age": rng.choice([None, 1.5, 40.0]), "since": since + rng.randint(-5, 5) * SECOND,
+                     "hidden": rng.choice([None, False, False, True])}
+                )  # fmt: skip
         for ad in ads:
             for day in rng.sample(DATES, rng.randint(0, 2)):
                 owner, tags = rng.choice([None, log, log + 1]), rng.choice([None, "a", "a, b", ""])
@@ -99,6 +106,10 @@ def _add_facts(
             row[rng.choice(["iid", "uid", "aid", "at"])] = None
         elif fault < 0.06:
             row["clicked"] = 7
+        elif fault < 0.08:
+            row["at"] = row["got"] = _start(day) + rng.choice([-86_401, 2 * 86_400]) * SECOND
+        elif fault < 0.09:
+            row["got"] = at - SECOND
         tables["impressions"].append(row)
         if rng.random() < 0.1:
             tables["impressions"].append({**row, "got": row["got"] + SECOND, "slot": 9.0})
@@ -111,9 +122,11 @@ def _add_facts(
         if rng.random() < 0.1:
             column, value = rng.choice(
                 [("eid", None), ("uid", None), ("aid", None), ("at", None), ("got", None), ("acts", None),
-                 ("acts", ["view", "dance"]), ("place", "s9"), ("place", None), ("stream", "radio")]
+                 ("acts", ["view", "dance"]), ("place", "s9"), ("place", None), ("stream", "radio"),
+                 ("got", at - SECOND), ("at", _start(day) + 172_801 * SECOND)]
             )  # fmt: skip
             row[column] = value
+            row["got"] = value if column == "at" and value is not None else row["got"]
         tables["engagements"].append(row)
         if rng.random() < 0.1 and row["got"] is not None:
             tables["engagements"].append({**row, "got": row["got"] + SECOND, "acts": ["view"]})
@@ -142,21 +155,81 @@ def _by_ad(tables: dict[str, list[Row]]) -> dict[int, dict[str, list[Row]]]:
     return grouped
 
 
-def event_fault(row: Row) -> bool:
-    """Whether an engagement is quarantined."""
-    null = any(row[c] is None for c in ("eid", "uid", "aid", "at", "got", "acts"))
-    return (
-        null
-        or row["place"] not in ("s1", "s2")
-        or row["stream"] not in ("feed", "import")
-        or not set(row["acts"]) <= set(KINDS)
-    )
+def _null(row: Row, names: dict[str, str]) -> str | None:
+    return next((f"null {name}" for column, name in names.items() if row[column] is None), None)
 
 
-def impression_fault(row: Row) -> bool:
-    """Whether an impression is quarantined."""
-    null = any(row[c] is None for c in ("iid", "uid", "aid", "at", "got"))
-    return null or row["place"] not in ("s1", "s2") or row["clicked"] not in (0, 1) or row["bought"] not in (0, 1, None)
+def event_fault(row: Row) -> str | None:
+    """Why an engagement is quarantined, whoever its user is; None: it is not."""
+    names = {"eid": "event_id", "uid": "user_id", "aid": "ad_id", "at": "event_ts", "got": "ingest_ts", "acts": "kinds"}
+    if null := _null(row, names):
+        return null
+    if row["place"] not in ("s1", "s2"):
+        return "unknown surface"
+    if row["stream"] not in ("feed", "import"):
+        return "unknown source"
+    if not set(row["acts"]) <= set(KINDS):
+        return "unknown kind"
+    if row["got"] < row["at"]:
+        return "ingested before it happened"
+    too_far = row["at"] > _start(row["day"]) + timedelta(days=2)
+    return "happened more than a day after its day" if too_far else None
+
+
+def impression_fault(row: Row) -> str | None:
+    """Why an impression is quarantined; None: it is not."""
+    names = {"iid": "impression_id", "uid": "user_id", "aid": "ad_id", "at": "impression_ts", "got": "ingest_ts"}
+    if null := _null(row, names):
+        return null
+    if row["place"] not in ("s1", "s2"):
+        return "unknown surface"
+    for column, name in (("clicked", "click"), ("bought", "buy")):
+        if row[column] not in (0, 1, None):
+            return f"label {name} not 0 or 1"
+    if row["got"] < row["at"]:
+        return "ingested before it happened"
+    near = timedelta(days=-1) <= row["at"] - _start(row["day"]) < timedelta(days=2)
+    return None if near else "happened more than a day off its day"
+
+
+def by_user(tables: dict[str, list[Row]]) -> dict[int, list[Row]]:
+    """Versions of each user."""
+    grouped: dict[int, list[Row]] = defaultdict(list)
+    for row in tables["users"]:
+        grouped[row["uid"]].append(row)
+    return grouped
+
+
+def user_as_of(users: dict[int, list[Row]], uid: int | None, at: datetime) -> Row:
+    """The version of a user in force; unknown ones have no age and have not opted out."""
+    versions = [] if uid is None else [row for row in users.get(uid, []) if row["since"] <= at]
+    return max(versions, key=lambda row: row["since"], default={"age": None, "hidden": None})
+
+
+def opted_out(users: dict[int, list[Row]], row: Row) -> bool:
+    """Whether the user of a fact does not want to be seen; without a time of its own it is judged by its arrival."""
+    at = row["at"] or row["got"] or datetime(9999, 1, 1, tzinfo=UTC)
+    return user_as_of(users, row["uid"], at)["hidden"] is True
+
+
+def _valid_events(tables: dict[str, list[Row]]) -> list[Row]:
+    users = by_user(tables)
+    return [row for row in tables["engagements"] if event_fault(row) is None and not opted_out(users, row)]
+
+
+def left_out(tables: dict[str, list[Row]], table: str) -> Counter[tuple[str, str]]:
+    """(date, reason) -> rows of `engagements` or `impressions` that are not derived."""
+    users = by_user(tables)
+    if table == "engagements":
+        reasons = [(row, "opted out" if opted_out(users, row) else event_fault(row)) for row in tables[table]]
+        key, kept = "eid", _first_by_arrival(_valid_events(tables), "eid")
+    else:
+        reasons = [(row, impression_fault(row)) for row in tables[table]]
+        key = "iid"
+        kept = _first_by_arrival([row for row, reason in reasons if reason is None], key)
+    counts = Counter((row["day"], reason or "duplicate id") for row, reason in reasons)
+    counts.subtract(Counter((row["day"], "duplicate id") for row in kept))
+    return +counts
 
 
 def events_of(tables: dict[str, list[Row]]) -> list[Row]:
@@ -166,7 +239,7 @@ def events_of(tables: dict[str, list[Row]]) -> list[Row]:
         {"date": row["day"], "id": row["eid"], "user": row["uid"], "ad": row["aid"], "at": row["at"], "got": row["got"],
          "surface": row["place"], "source": row["stream"], "kinds": frozenset(row["acts"]), "value": row["secs"],
          "owner": _ad_as_of(ads[row["aid"]], row["aid"], row["at"])["owner_id"]}
-        for row in _first_by_arrival([row for row in tables["engagements"] if not event_fault(row)], "eid")
+        for row in _first_by_arrival(_valid_events(tables), "eid")
     ]  # fmt: skip
 
 
@@ -179,7 +252,7 @@ def opens(tables: dict[str, list[Row]]) -> dict[str, datetime]:
     """First valid impression of each date."""
     found: dict[str, datetime] = {}
     for row in tables["impressions"]:
-        if not impression_fault(row):
+        if impression_fault(row) is None:
             found[row["day"]] = min(found.get(row["day"], row["at"]), row["at"])
     return found
 
@@ -220,15 +293,16 @@ def increments_of(tables: dict[str, list[Row]], contract: DataContract) -> dict[
 
 
 def examples_of(tables: dict[str, list[Row]], contract: DataContract) -> list[Row]:
-    """Rows of `examples`, with counters as nested numbers, unordered."""
+    """Rows of `examples`, with counters as nested numbers, unordered; the user of an opted-out one is None."""
     increments, ads = increments_of(tables, contract), _by_ad(tables)
-    users = {row["uid"]: row["age"] for row in tables["users"]}
-    examples = []
-    for row in _first_by_arrival([row for row in tables["impressions"] if not impression_fault(row)], "iid"):
+    users, examples, days = by_user(tables), [], sorted({row["day"] for row in tables["impressions"]})
+    for row in _first_by_arrival([row for row in tables["impressions"] if impression_fault(row) is None], "iid"):
+        hidden = opted_out(users, row)
+        user, age = (None, None) if hidden else (row["uid"], user_as_of(users, row["uid"], row["at"])["age"])
         ad = _ad_as_of(ads[row["aid"]], row["aid"], row["at"])
-        keys = {"user": row["uid"], "ad": row["aid"], "surface": row["place"], "owner": ad["owner_id"]}
+        keys = {"user": user, "ad": row["aid"], "surface": row["place"], "owner": ad["owner_id"]}
         oldest = date.fromisoformat(row["day"]) - timedelta(days=contract.counters.window_days)
-        window = [day for day in DATES if oldest < date.fromisoformat(day) <= date.fromisoformat(row["day"])]
+        window = [day for day in days if oldest < date.fromisoformat(day) <= date.fromisoformat(row["day"])]
         counts = {
             counter.name: [
                 sum(increments.get((day, counter.name, key), [0] * 4)[i] for day in window)
@@ -236,11 +310,15 @@ def examples_of(tables: dict[str, list[Row]], contract: DataContract) -> list[Ro
             ] if (key := _key(counter.keys, keys)) is not None else [0] * (1 + len(counter.kinds))
             for counter in contract.counters.groups
         }  # fmt: skip
-        tags = None if ad["tags"] is None else [part.strip() for part in ad["tags"].split(",") if part.strip()]
+        tags = (
+            None
+            if ad["tags"] is None or row["place"] != "s1"
+            else [part.strip() for part in ad["tags"].split(",") if part.strip()]
+        )
         examples.append(
-            {"date": row["day"], "id": row["iid"], "user": row["uid"], "ad": row["aid"], "surface": row["place"],
+            {"date": row["day"], "id": row["iid"], "user": user, "ad": row["aid"], "surface": row["place"],
              "at": row["at"], "owner": ad["owner_id"], "tags": tags,
-             "age": users.get(row["uid"]), "slot": row["slot"], "hour": str(row["at"].hour),
+             "age": age, "slot": row["slot"], "hour": str(row["at"].hour),
              "weekday": str(row["at"].isoweekday() % 7 + 1), "click": row["clicked"],
              "buy": row["bought"] if row["place"] == "s1" else None, "counts": counts}
         )  # fmt: skip

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from gem_pipeline.batches.lake import SilverTable
 from gem_pipeline.contracts import tables
 from gem_pipeline.errors import DataSourceError, SchemaError
 from resources.lake import DeltaLake
-from tests.oracles.event_log import DATES, log_contract
+from tests.oracles.event_log import DATES, _start, log_contract
 from tests.resources.silver_lake import arrow, replace_day, silver_lake
 
 CONTRACT = log_contract()
@@ -76,6 +80,45 @@ def test_a_new_table_has_the_plain_protocol_and_is_created_once(lake):
     assert delta.version() == 0
     assert (delta.protocol().min_reader_version, delta.protocol().reader_features) == (1, None)
     assert delta.metadata().partition_columns == ["date", "bucket"]
+
+
+def widened(**changes):
+    columns = (*EVENTS.columns, tables.Column(name="weight", type="float", nullable=True))
+    return replace(EVENTS, columns=tuple(replace(c, **changes.get(c.name, {})) for c in columns))
+
+
+def test_a_column_that_may_be_null_is_added_by_one_commit_and_old_readers_go_on(lake, tmp_path):
+    at = _start(DATES[0])
+    row = {"date": DATES[0], "bucket": 0, "user_id": 1, "event_key": 7, "ad_id": 2, "surface": "s1", "source": "feed",
+           "actions": 1, "value": None, "owner": None, "event_ts": at, "ingest_ts": at}  # fmt: skip
+    write_deltalake(lake.path("user_events"), pa.Table.from_pylist([row], schema=EVENTS.arrow()), mode="append")
+    new = widened()
+    lake.ensure_table(new)
+    assert lake.version("user_events") == 2
+    lake.ensure_table(new)
+    assert lake.version("user_events") == 2
+    later = row | {"date": DATES[1], "weight": 0.5}
+    write_deltalake(lake.path("user_events"), pa.Table.from_pylist([later], schema=new.arrow()), mode="append")
+    old, now = (SilverTable(tmp_path / "lake", schema) for schema in (EVENTS, new))
+    for table, names in ((old, EVENTS.column_names), (now, new.column_names)):
+        table.require(names)
+        read = table.part([("date", "in", list(DATES[:2]))]).read(names, pc.scalar(True))
+        assert read.column_names == list(names)
+        assert sorted(read["date"].to_pylist()) == list(DATES[:2])
+    weights = now.part([("date", "in", list(DATES[:2]))]).read(("weight",), pc.scalar(True))["weight"].to_pylist()
+    assert sorted(weights, key=str) == [0.5, None]
+    assert DeltaTable(lake.path("user_events")).protocol().reader_features is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "column"),
+    [({"weight": {"nullable": False}}, "weight"), ({"value": {"type": "long"}}, "value")],
+    ids=["never null", "retyped"],
+)
+def test_a_column_that_may_not_be_null_or_is_of_another_type_is_refused(lake, changes, column):
+    with pytest.raises(SchemaError, match=rf"column\(s\) {column} differ"):
+        lake.ensure_table(widened(**changes))
+    assert lake.version("user_events") == 0
 
 
 def test_a_table_of_another_contract_is_refused(lake):

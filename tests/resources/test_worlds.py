@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
@@ -13,6 +15,7 @@ from gem_pipeline.errors import GateError, PartitionError
 from resources.derivation import Derivation
 from resources.lake import DeltaLake
 from resources.worlds import TRUTH, WorldLanding
+from spark.faults import DRIFTED_COLUMN
 from tests.world_factory import world_contract
 
 TABLES = ("bronze/impressions", "bronze/engagements", TRUTH)
@@ -21,6 +24,11 @@ TABLES = ("bronze/impressions", "bronze/engagements", TRUTH)
 def landing(home, spark, **choice):
     contract = world_contract(events=15_000, days=4, history_days=1, **choice)
     return WorldLanding(contract=contract, log=WorldLog.of(contract), home=home, spark_provider=lambda: spark, tasks=2)
+
+
+def derivation_of(world, spark, home):
+    lake = DeltaLake(str(home / "lake"))
+    return Derivation(contract=world.contract, lake=lake, spark_provider=lambda: spark, home=home)
 
 
 def content(home, table, date=None):
@@ -106,26 +114,33 @@ def test_every_injected_fault_is_quarantined_with_its_count_and_none_is_lost(spa
     days = world.log.days()[:3]
     world.land(days)
     bronze = content(tmp_path, "bronze/engagements")
-    nulls = sum(bronze[name].null_count for name in ("user_id", "content_id", "event_ts"))
-    assert nulls > 0
-    made = Derivation(
-        contract=world.contract, lake=DeltaLake(str(tmp_path / "lake")), spark_provider=lambda: spark, home=tmp_path
-    ).user_events(days)
-    copies = bronze.num_rows - len(pc.unique(bronze["event_id"]))
-    kept, lost = sum(day.num_rows for day in made), sum(sum(day.quarantined.values()) for day in made)
-    assert copies > 0
-    assert abs(kept + lost + copies - bronze.num_rows) <= nulls * 0.05 * 2  # a copy of a faulty row is faulty, too
-    reasons = {reason: n for day in made for reason, n in day.quarantined.items()}
-    assert {"null user_id", "null ad_id", "null event_ts"} <= set(reasons), reasons
+    made = derivation_of(world, spark, tmp_path).user_events(days)
+    reasons = Counter()
+    for day in made:
+        reasons.update(day.quarantined)
+        rows = pc.sum(pc.equal(bronze["date"], day.date)).as_py()
+        assert day.num_rows + sum(day.quarantined.values()) == rows, day.date
+    assert set(reasons) == {"null user_id", "null ad_id", "null event_ts", "duplicate id"}
+    assert 0.04 < reasons["duplicate id"] / bronze.num_rows < 0.06
+
+
+def test_a_column_more_and_one_that_is_empty_from_a_day_on_change_no_event(spark, landed, tmp_path):
+    plain = landing(landed, spark)
+    days = plain.log.days()[:3]
+    drifted = landing(tmp_path, spark, faults={"drift_from": days[1]})
+    drifted.land(days)
+    assert DRIFTED_COLUMN in content(tmp_path, "bronze/engagements").column_names
+    found = [
+        derivation_of(world, spark, home).user_events(days) for world, home in ((plain, landed), (drifted, tmp_path))
+    ]
+    assert [day.fingerprint for day in found[0]] == [day.fingerprint for day in found[1]]
 
 
 def test_a_corrupt_day_stops_at_the_gate_and_the_others_pass(spark, tmp_path):
     corrupt = world_contract(events=15_000, days=4, history_days=1).partition.last_day
     world = landing(tmp_path, spark, faults={"corrupt_days": [corrupt]})
     world.land(world.log.days())
-    derivation = Derivation(
-        contract=world.contract, lake=DeltaLake(str(tmp_path / "lake")), spark_provider=lambda: spark, home=tmp_path
-    )
+    derivation = derivation_of(world, spark, tmp_path)
     with pytest.raises(GateError, match=str(corrupt)):
         derivation.user_events(world.log.days())
     assert set(DeltaLake(str(tmp_path / "lake")).fingerprints("user_events")) == set(world.log.days()) - {corrupt}

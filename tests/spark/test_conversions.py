@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import timedelta
 from functools import partial
@@ -13,7 +14,13 @@ from pyspark.sql import functions as F
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.errors import SchemaError
-from spark.conversions import attributed_conversions, credited, judged_conversions, quarantined_conversions
+from spark.conversions import (
+    attributed_conversions,
+    credited,
+    judged_conversions,
+    quarantined_conversions,
+    settled_conversions,
+)
 from spark.profile import partition_profile
 from tests.oracles.conversions import (
     ADS,
@@ -26,7 +33,8 @@ from tests.oracles.conversions import (
     random_touches,
     valid_once,
 )
-from tests.oracles.event_log import SECOND, _start
+from tests.oracles.event_log import SECOND, _start, by_user
+from tests.spark_frames import BRONZE
 
 pytestmark = pytest.mark.spark
 NUM_LOGS = 2000
@@ -42,7 +50,7 @@ def rows():
 @pytest.fixture(scope="module")
 def frames(spark):
     def make(rows):
-        named = (("conversions", CONVERSIONS), ("touches", TOUCHES), ("ads", ADS))
+        named = (("conversions", CONVERSIONS), ("touches", TOUCHES), ("users", BRONZE["users"]), ("ads", ADS))
         return [
             spark.createDataFrame(pa.Table.from_pylist(rows[table], schema=pa.schema(list(kinds.items())))).cache()
             for table, kinds in named
@@ -76,16 +84,30 @@ def test_a_conversion_is_credited_at_most_once_for_an_objective(random_frames, r
     assert set(counted.values()) == {1}
 
 
-def test_faults_and_unmatched_conversions_are_quarantined_with_their_reason(random_frames, rows):
-    left_out = quarantined_conversions(*random_frames, AD, DAYS[1:4])
+def test_a_conversion_is_credited_or_quarantined_with_its_reason_and_none_is_lost(random_frames, rows):
+    left_out = quarantined_conversions(settled_conversions(*random_frames, AD, DAYS[1:4]))
     reasons = Counter((row["date"], row["reason"]) for row in left_out.select("date", "reason").collect())
+    users, valid = by_user(rows), valid_once(rows, AD)
     matched = {(row[3], row[4]) for row in attributed(rows, AD)}
-    expected = Counter((r["day"], conversion_fault(r, AD)) for r in rows["conversions"] if conversion_fault(r, AD))
-    expected += Counter(
-        (r["day"], "not attributed") for r in valid_once(rows, AD) if (r["cid"], r["day"]) not in matched
-    )
+    faults = [(row["day"], conversion_fault(row, AD, users)) for row in rows["conversions"]]
+    expected = Counter(fault for fault in faults if fault[1])
+    expected += Counter((r["day"], "not attributed") for r in valid if (r["cid"], r["day"]) not in matched)
+    once, all_valid = Counter(r["day"] for r in valid), Counter(day for day, fault in faults if not fault)
+    expected += Counter({(day, "duplicate id"): n for day, n in (all_valid - once).items()})
     assert reasons == Counter({key: count for key, count in expected.items() if key[0] in DAYS[1:4]})
-    assert len({reason for _, reason in reasons}) >= 8
+    assert {reason for _, reason in reasons} >= {"opted out", "duplicate id", "not attributed", "arrived too late"}
+    days = DAYS[1:4]
+    kept = Counter(day for _, day in matched)
+    sources = Counter(row["day"] for row in rows["conversions"])
+    lost = {day: sources[day] - kept[day] - sum(n for (d, _), n in reasons.items() if d == day) for day in days}
+    assert lost == dict.fromkeys(days, 0)
+
+
+def test_of_an_opted_out_users_conversion_nothing_is_kept_but_a_hash(random_frames):
+    left_out = quarantined_conversions(settled_conversions(*random_frames, AD, DAYS))
+    rows = [row["row"] for row in left_out.filter("reason = 'opted out'").select("row").collect()]
+    assert rows
+    assert all(re.fullmatch(r'\{("key_hash":-?\d+)?\}', row) for row in rows)
 
 
 def test_the_order_of_the_input_changes_nothing(random_frames):
@@ -97,10 +119,10 @@ def test_the_order_of_the_input_changes_nothing(random_frames):
 
 
 def test_a_partition_depends_on_what_is_within_its_reach_only(random_frames):
-    conversions, touches, ads = random_frames
+    conversions, touches, *dimensions = random_frames
     day, reach = DAYS[2], AD.conversion_reach_days
     near = partial(F.Column.between, lowerBound=days_before(day, reach), upperBound=days_before(day, -reach))
-    some = conversions.filter(near(F.col("day"))), touches.filter(near(F.col("date"))), ads
+    some = conversions.filter(near(F.col("day"))), touches.filter(near(F.col("date"))), *dimensions
     whole = [row for row in found(credited(*random_frames, AD)) if row[0] == day]
     assert found(attributed_conversions(*some, AD, (day,))) == whole
 
@@ -135,13 +157,15 @@ NOON = _start(DAYS[1]) + timedelta(hours=12)
     ],
 )  # fmt: skip
 def test_the_last_touch_within_the_window_gets_the_credit(frames, touches, after, expected):
-    derived = credited(*frames({"touches": touches, "conversions": [conversion(NOON + after)], "ads": []}), AD)
+    derived = credited(
+        *frames({"touches": touches, "conversions": [conversion(NOON + after)], "users": [], "ads": []}), AD
+    )
     assert {row[2]: (row[1], row[6]) for row in found(derived)} == expected
 
 
 def test_a_missing_column_and_a_time_that_is_none_are_named(random_frames):
-    conversions = random_frames[0]
+    conversions, _, users, _ = random_frames
     with pytest.raises(SchemaError, match="Table conversions lacks column what"):
-        judged_conversions(conversions.drop("what"), AD)
+        judged_conversions(conversions.drop("what"), users, AD)
     with pytest.raises(SchemaError, match="Column at of table conversions has type string"):
-        judged_conversions(conversions.withColumn("at", F.col("at").cast("string")), AD)
+        judged_conversions(conversions.withColumn("at", F.col("at").cast("string")), users, AD)

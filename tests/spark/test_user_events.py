@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
 from gem_pipeline.errors import SchemaError
 from spark.profile import partition_profile
-from spark.user_events import quarantined_engagements, user_events
-from tests.oracles.event_log import DATES, KINDS, SECOND, _start, event_fault, events_of
+from spark.user_events import judged_engagements, quarantined_engagements, user_events
+from tests.oracles.event_log import DATES, KINDS, SECOND, _start, by_user, events_of, left_out, log_contract, opted_out
 
 pytestmark = pytest.mark.spark
 
@@ -40,16 +43,82 @@ def test_two_thousand_random_logs_give_the_events_of_the_oracle(logs, spark):
     assert {plain(row) for row in found} == expected
 
 
-def test_what_is_left_out_is_quarantined_with_its_reason(logs):
-    counts = {
-        row["reason"]: row["count"]
-        for row in quarantined_engagements(logs.engagements, logs.contract).groupBy("reason").count().collect()
-    }
-    assert sum(counts.values()) == sum(event_fault(row) for row in logs.rows["engagements"])
-    assert set(counts) == {
+def quarantined(made, copies_on=DATES):
+    judged = judged_engagements(made.engagements, made.users, made.ads, made.contract)
+    return quarantined_engagements(judged, copies_on=copies_on)
+
+
+def counted(frame):
+    rows = frame.groupBy("date", "reason").count().collect()
+    return {(row["date"], row["reason"]): row["count"] for row in rows}
+
+
+def test_every_row_of_two_thousand_random_logs_is_kept_or_quarantined_with_its_reason(logs):
+    counts = counted(quarantined(logs))
+    assert counts == left_out(logs.rows, "engagements")
+    kept = {row["date"]: row["count"] for row in logs.events().groupBy("date").count().collect()}
+    for date in DATES:
+        rows = sum(row["day"] == date for row in logs.rows["engagements"])
+        assert kept[date] + sum(count for (day, _), count in counts.items() if day == date) == rows
+    assert {reason for _, reason in counts} == {
         "null event_id", "null user_id", "null ad_id", "null event_ts", "null ingest_ts", "null kinds",
-        "unknown surface", "unknown source", "unknown kind",
+        "unknown surface", "unknown source", "unknown kind", "ingested before it happened",
+        "happened more than a day after its day", "opted out", "duplicate id",
     }  # fmt: skip
+
+
+def test_no_event_of_a_time_at_which_its_user_was_opted_out_is_visible(logs, spark):
+    users = by_user(logs.rows)
+    hidden = [(row["eid"], row["day"]) for row in logs.rows["engagements"] if row["eid"] and opted_out(users, row)]
+    shown = {(row["eid"], row["day"]) for row in logs.rows["engagements"] if not opted_out(users, row)}
+    only = spark.createDataFrame(sorted(set(hidden) - shown), "id string, date string")
+    keys = only.select("date", F.xxhash64("id").alias("event_key"))
+    assert keys.count() > 1000
+    assert logs.events().join(keys, on=["date", "event_key"]).count() == 0
+    rows = [row["row"] for row in quarantined(logs).filter("reason = 'opted out'").select("row").collect()]
+    assert all(re.fullmatch(r'\{("key_hash":-?\d+)?\}', row) for row in rows)
+
+
+def test_copies_are_looked_for_on_the_named_days_only_and_are_the_rows_that_were_not_kept(frames):
+    copies = [event(eid="e", got=_start(DATES[0]) + i * SECOND, aid=i) for i in range(3)]
+    made = frames({"engagements": copies})
+    assert quarantined(made, copies_on=()).count() == 0
+    rows = [json.loads(row["row"]) for row in quarantined(made, copies_on=DATES[:1]).collect()]
+    assert sorted(row["ad_id"] for row in rows) == [1, 2]
+    assert made.events().first()["ad_id"] == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [(2 * 86_400, 1), (2 * 86_400 + 1, 0), (-40 * 86_400, 1)], ids=["edge", "beyond", "old"]
+)
+def test_an_event_may_happen_until_a_day_after_its_partition_and_be_as_old_as_it_is(frames, seconds, kept):
+    at = _start(DATES[0]) + seconds * SECOND
+    assert frames({"engagements": [event(at=at, got=at)]}).events().count() == kept
+
+
+def unknowing(**rule):
+    document = log_contract().model_dump(mode="json") | {"quality": rule}
+    return type(log_contract()).model_validate(document)
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("keep", {"before", "in", "never"}), ("quarantine", {"in"})])
+def test_an_unknown_ad_is_kept_or_quarantined_as_the_contract_says(frames, rule, kept):
+    at = _start(DATES[0])
+    rows = [event(eid="in"), event(eid="never", aid=9), event(eid="before", at=at - SECOND)]
+    ads = [{"aid": 2, "owner_id": 1, "tags": None, "since": at}]
+    made = frames({"engagements": rows, "ads": ads}, unknowing(unknown_ads=rule))
+    judged = judged_engagements(made.engagements, made.users, made.ads, made.contract)
+    assert {row["event_id"] for row in judged.filter("fault IS NULL").collect()} == kept
+    assert {row["fault"] for row in judged.filter("fault IS NOT NULL").collect()} <= {"unknown ad"}
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("keep", {"known", "stranger"}), ("quarantine", {"known"})])
+def test_an_unknown_user_is_kept_or_quarantined_as_the_contract_says(frames, rule, kept):
+    users = [{"uid": 1, "age": None, "since": _start(DATES[0]), "hidden": False}]
+    rows = [event(eid="known"), event(eid="stranger", uid=8)]
+    made = frames({"engagements": rows, "users": users}, unknowing(unknown_users=rule))
+    judged = judged_engagements(made.engagements, made.users, made.ads, made.contract)
+    assert {row["event_id"] for row in judged.filter("fault IS NULL").collect()} == kept
 
 
 def test_the_order_of_the_input_and_conflicting_copies_change_nothing(frames):
@@ -58,7 +127,7 @@ def test_the_order_of_the_input_and_conflicting_copies_change_nothing(frames):
     for rows in (copies, copies[::-1]):
         made = frames({"engagements": rows})
         shuffled = made.engagements.repartition(5)
-        events = user_events(shuffled, made.ads, made.contract)
+        events = user_events(shuffled, made.users, made.ads, made.contract)
         hashes.add(partition_profile(events, made.contract, "user_events").first()["content_hash"])
     assert len(hashes) == 1
 
@@ -73,7 +142,7 @@ def test_the_columns_are_those_of_the_schema(frames):
 
 def test_one_string_is_one_kind(frames):
     made = frames({"engagements": [event()]})
-    events = user_events(made.engagements.withColumn("acts", F.lit("like")), made.ads, made.contract)
+    events = user_events(made.engagements.withColumn("acts", F.lit("like")), made.users, made.ads, made.contract)
     assert events.first()["actions"] == 1 << KINDS.index("like")
 
 
@@ -82,7 +151,7 @@ def test_string_ids_are_hashed_alike_in_every_table(frames):
         {"engagements": [event()], "ads": [{"aid": 2, "owner_id": 9, "tags": None, "since": _start(DATES[0])}]}
     )
     text = {name: getattr(made, name).withColumn("aid", F.col("aid").cast("string")) for name in ("engagements", "ads")}
-    row = user_events(text["engagements"], text["ads"], made.contract).first()
+    row = user_events(text["engagements"], made.users, text["ads"], made.contract).first()
     assert row["owner"] == 9
     assert row["ad_id"] not in (2, None)
 
@@ -97,4 +166,23 @@ def test_an_event_in_the_same_instant_as_its_ads_new_version_takes_the_new_versi
 def test_a_missing_column_is_named(frames, column):
     made = frames({"engagements": [event()]})
     with pytest.raises(SchemaError, match=f"engagements lacks column {column}"):
-        user_events(made.engagements.drop(column), made.ads, made.contract)
+        user_events(made.engagements.drop(column), made.users, made.ads, made.contract)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "said"),
+    [("place", "int", "a string"), ("acts", "array<int>", "an array of strings"), ("secs", "string", "a number"),
+     ("uid", "double", "an integer or a string"), ("at", "string", "a time is a timestamp"),
+     ("at", "timestamp_ntz", "times without a zone"), ("got", "timestamp_ntz", "times without a zone")],
+)  # fmt: skip
+def test_a_retyped_column_is_refused_by_name(frames, column, kind, said):
+    made = frames({"engagements": [event()]})
+    retyped = made.engagements.withColumn(column, F.lit(None).cast(kind))
+    with pytest.raises(SchemaError, match=f"Column {column} of table engagements has .*{said}"):
+        user_events(retyped, made.users, made.ads, made.contract)
+
+
+def test_an_unknown_extra_column_changes_nothing(frames):
+    made = frames({"engagements": [event()]})
+    more = made.engagements.withColumn("client_version", F.lit("2.0"))
+    assert user_events(more, made.users, made.ads, made.contract).collect() == made.events().collect()

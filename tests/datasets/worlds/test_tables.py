@@ -18,6 +18,12 @@ DAY = 10
 DATE = all_days(SCALE)[DAY + SCALE.history_days]
 
 
+def test_every_time_is_an_instant_in_utc():
+    schemas = (tables.ENGAGEMENTS, tables.SERVED, tables.USERS, tables.CONTENT)
+    times = [field.type for schema in schemas for field in schema if pa.types.is_timestamp(field.type)]
+    assert set(times) == {pa.timestamp("us", tz="UTC")}
+
+
 @pytest.mark.parametrize("make", [tables.organic_events, tables.logged_impressions])
 @pytest.mark.parametrize("ranges", [2, 8])
 def test_a_day_has_the_same_content_from_any_ranges_of_users(everyday, make, ranges):
