@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from deltalake import write_deltalake
 
 from gem_pipeline.errors import DataSourceError, GateError, PartitionError
 from resources.inputs import SilverInputs
 from resources.lake import DeltaLake
-from tests.oracles.event_log import DATES, log_contract
-from tests.resources.silver_lake import replace_day, silver_lake
+from tests.oracles.event_log import DATES, _start, log_contract
+from tests.resources.silver_lake import arrow, replace_day, silver_lake
 
 
 @pytest.fixture
@@ -66,3 +67,14 @@ def test_days_must_open_in_the_order_of_their_dates(inputs):
         inputs.opened_days(DATES[1:2], {DATES[0]: 5, DATES[1]: 5})
     with pytest.raises(PartitionError, match="no valid row for date 2024-03-01"):
         inputs.opened_days(DATES[1:2], {DATES[1]: 5})
+
+
+def test_events_depend_on_the_users_only_where_these_may_opt_out(inputs, tmp_path):
+    document = log_contract().model_dump(mode="json")
+    document["tables"]["users"]["opt_out"] = None
+    silent = SilverInputs(contract=type(log_contract()).model_validate(document), lake=inputs.lake, home=tmp_path)
+    before = [one.user_events(DATES[0]) for one in (inputs, silent)]
+    users = [{"uid": 1, "age": None, "since": _start(DATES[0]), "hidden": True}]
+    write_deltalake(str(tmp_path / "lake/bronze/users"), arrow("users", users), mode="overwrite")
+    after = [one.user_events(DATES[0]) for one in (inputs, silent)]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [True, False]
