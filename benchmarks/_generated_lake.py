@@ -112,7 +112,7 @@ def _example_columns(
             columns[feature.name] = rng.integers(0, 20, size).astype(str)
         elif feature.kind == "multi_hot":
             columns[feature.name] = pa.array([[str(word)] for word in rng.integers(0, 60, size)])
-        else:
+        elif feature.kind in ("bucketed", "dense"):
             columns[feature.name] = rng.gamma(2, 10, size)
     for counter in contract.counters.groups:
         columns[tables.count_column(counter.name)] = rng.integers(30, 60, size)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +14,7 @@ from pyspark.sql import functions as F
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.tables import TableSchema
-from gem_pipeline.errors import GateError
-from gem_pipeline.quality.gate import CheckResult, GateMarker, read_gate, write_gate
+from gem_pipeline.quality.gate import CheckResult, GateMarker, gate_error, read_gate, write_gate
 from gem_pipeline.quality.leakage import event_columns, recount
 from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
@@ -27,6 +27,7 @@ from spark.examples import examples, judged_impressions, quarantined_impressions
 from spark.leakage import recount_sample
 from spark.profile import partition_profile
 from spark.user_events import judged_engagements, quarantined_engagements, user_events
+from spark.vectors import judged_vectors, quarantined_vectors, vectors
 
 logger = logging.getLogger(__name__)
 
@@ -115,10 +116,26 @@ class Derivation:
         return self._derive(tables.counter_increments(self.contract), wanted, self._increment_recipe)
 
     def examples(self, dates: Iterable[str]) -> list[PublishedPartition]:
-        """Derive examples; the counter increments of their window must be there. Raises as `user_events`."""
+        """Derive examples, and the vectors that they point at; the counter increments of their window must be there.
+
+        Raises as `user_events`.
+        """
         self.inputs.refresh()
+        self.vectors()
         wanted = {date: self.inputs.examples(date) for date in sorted(set(dates))}
         return self._derive(tables.examples(self.contract), wanted, self._example_recipe)
+
+    def vectors(self) -> list[PublishedPartition]:
+        """Derive the vectors of ads and users as they are now; nothing where the contract has none.
+
+        They belong to no date: a table is derived when its dimension has changed, and rewritten when its rows have.
+        Raises as `user_events`.
+        """
+        found = []
+        for origin, schema in tables.vector_tables(self.contract):
+            wanted = {tables.ALL_DAYS: self.inputs.vectors(origin)}
+            found += self._derive(schema, wanted, partial(self._vector_recipe, origin))
+        return found
 
     def attributed_conversions(self, dates: Iterable[str]) -> list[PublishedPartition]:
         """Credit the conversions that arrived on some dates; the examples within reach must be there.
@@ -179,6 +196,13 @@ class Derivation:
             recount=lambda staged: self._recount(recount_sample(staged, ads, self.contract, num_rows=RECOUNTED), used),
             lineage=self._versions("user_events", "counter_increments"),
         )
+
+    def _vector_recipe(self, origin: tables.Origin, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
+        del dates  # all of them are one
+        bronze = self.lake.read_bronze(spark, getattr(self.contract.tables, origin))
+        judged = judged_vectors(bronze, self.contract, origin)
+        left_out = LeftOut(source=origin, judged=judged, has_copies=False, rows=lambda _: quarantined_vectors(judged))
+        return _Recipe(rows=vectors(judged, self.contract, origin), left_out=left_out, recount=None, lineage={})
 
     def _conversion_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         ref = self.contract.tables
@@ -272,7 +296,7 @@ class Derivation:
         }
         logger.info("derived %s for %d date(s) in %.1f s", table, len(dates), seconds * len(dates))
         if failed := [m for m in markers if not m.passed]:
-            raise _gate_error(failed)
+            raise gate_error(failed)
         return [
             _published(m, unchanged=False, seconds=seconds, stats={k[6:]: v for k, v in stats[m.date].items()})
             for m in markers
@@ -360,21 +384,3 @@ def _published(
         fingerprint=marker.content_hash, unchanged=unchanged, checks=marker.checks, quarantined=marker.quarantined,
         seconds=seconds, stats=stats or {},
     )  # fmt: skip
-
-
-def _gate_error(failed: list[GateMarker]) -> GateError:
-    parts = []
-    for marker in failed:
-        broken = [c for c in marker.checks if not c.passed and c.severity == "ERROR"]
-        rules = ", ".join(c.name + _observed(c) for c in broken)
-        parts.append(f"{marker.date}: {rules}")
-    return GateError(
-        f"Table {failed[0].table} failed its quality gate and was not published for {'; '.join(parts)}.",
-        remedy="Mend the source rows and materialise these dates again; data docs show the rules.",
-    )
-
-
-def _observed(check: CheckResult) -> str:
-    if check.name == "quarantined_share":
-        return f" ({check.observed})"
-    return f" ({check.unexpected_count} rows)" if check.unexpected_count else ""

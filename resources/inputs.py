@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.conversions import days_before
+from gem_pipeline.contracts.tables import Origin
 from gem_pipeline.errors import PartitionError
 from gem_pipeline.quality.gate import verify_gate
 from resources.lake import DeltaLake
@@ -119,6 +120,14 @@ class SilverInputs:
         return self._fingerprint(
             "examples", own, dimensions, self._contents("counter_increments", self.window_days(date))
         )
+
+    def vectors(self, origin: Origin) -> str:
+        """Fingerprint of the dimension that a vector table is derived from.
+
+        Raises:
+            DataSourceError: the dimension does not exist.
+        """
+        return self._fingerprint("vectors", self.lake.bronze_fingerprint(getattr(self.contract.tables, origin), origin))
 
     def within_reach(self, dates: Iterable[str], days: Iterable[str]) -> tuple[str, ...]:
         """Those of some `days` from which a conversion may reach one of `dates`, or the other way round."""

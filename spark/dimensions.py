@@ -37,9 +37,10 @@ def _keyed(frame: DataFrame, ref: DimensionTable, table: str, entity: str) -> di
 
 
 def user_attributes(users: DataFrame, contract: DataContract) -> DataFrame:
-    """user_id, valid_from (where the contract names one), and every feature of origin `users`."""
+    """user_id, valid_from (where the contract names one), and every feature of origin `users` but the vectors."""
     columns = _keyed(users, contract.tables.users, "users", "user_id")
-    columns |= {f.name: feature_value(users, f, "users") for f in contract.features if f.origin == "users"}
+    own = [f for f in contract.features if f.origin == "users" and f.kind != "vector"]
+    columns |= {f.name: feature_value(users, f, "users") for f in own}
     return users.select(*(c.alias(name) for name, c in columns.items())).filter("user_id IS NOT NULL")
 
 
@@ -51,10 +52,11 @@ def event_attributes(ads: DataFrame, contract: DataContract) -> DataFrame:
 
 
 def ad_attributes(ads: DataFrame, contract: DataContract) -> DataFrame:
-    """`event_attributes` and every feature of origin `ads` that is not one of them."""
+    """`event_attributes` and every feature of origin `ads` that is not one of them, but the vectors."""
     columns = _keyed(ads, contract.tables.ads, "ads", "ad_id")
     columns |= {f"attribute__{a.name}": _attribute(ads, a.column) for a in contract.sequence.attributes}
-    own = [f for f in contract.features if f.origin == "ads" and not tables.is_event_attribute(contract, f)]
+    shared = [f for f in contract.features if tables.is_event_attribute(contract, f)]
+    own = [f for f in contract.features if f.origin == "ads" and f.kind != "vector" and f not in shared]
     columns |= {f.name: feature_value(ads, f, "ads") for f in own}
     return ads.select(*(c.alias(name) for name, c in columns.items())).filter("ad_id IS NOT NULL")
 

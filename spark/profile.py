@@ -20,13 +20,18 @@ def content_hash(columns: list[str]) -> Column:
     return F.substring(F.sha2(F.concat_ws("|", *(part.cast("string") for part in parts)), 256), 1, 16)
 
 
-def _statistics(contract: DataContract, table: str) -> dict[str, Column]:
+def _statistics(contract: DataContract, table: str, columns: list[str]) -> dict[str, Column]:
     if table == "user_events":
         kinds = enumerate(contract.sequence.kinds)
         counts = {f"events__{kind}": F.count_if(F.col("actions").bitwiseAND(F.lit(1 << i)) != 0) for i, kind in kinds}
         return {"users": F.approx_count_distinct("user_id")} | counts
     if table == "counter_increments":
         return {"counted": F.sum("events")}
+    if table in tables.VECTOR_TABLES:
+        names = [f.name for f in contract.features if f.kind == "vector" and f.name in columns]
+        return {"entities": F.approx_count_distinct(table.replace("_vectors", "_id"))} | {
+            f"vectors__{n}": F.count(n) for n in names
+        }
     if table == "attributed_conversions":
         names = [o.name for o in contract.conversion_objectives]
         counts = {f"conversions__{name}": F.count_if(F.col("objective") == name) for name in names}
@@ -38,7 +43,7 @@ def _statistics(contract: DataContract, table: str) -> dict[str, Column]:
 
 def partition_profile(rows: DataFrame, contract: DataContract, table: str) -> DataFrame:
     """One row a date: date, num_rows, content_hash, and one `stat__<name>` column a statistic."""
-    statistics = _statistics(contract, table)
+    statistics = _statistics(contract, table, rows.columns)
     return rows.groupBy("date").agg(
         F.count("*").alias("num_rows"),
         content_hash(rows.columns).alias("content_hash"),

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 import gem_pipeline
-from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.batch import Batch, VectorInputs
 from gem_pipeline.batches.layout import IdFeature, InputLayout, TableSpec, input_layout
 from gem_pipeline.contracts.contract import load_contract
 
@@ -78,7 +78,18 @@ def random_batch(
         mask_BK=mask_BK,
         user_B=torch.randint(0, max(1, num_rows // 2), (num_rows,), generator=generator),
         example_B=torch.arange(num_rows),
+        vectors=random_vectors(layout, num_rows, generator) if layout.vectors else None,
     )
+
+
+def random_vectors(layout: InputLayout, num_rows: int, generator: torch.Generator) -> VectorInputs:
+    """Draw the vectors of a layout; about a quarter is missing."""
+    present_BF = torch.rand(num_rows, len(layout.vectors), generator=generator) < 0.75
+    values = [
+        torch.randn(num_rows, feature.dim, generator=generator) * present_BF[:, place, None]
+        for place, feature in enumerate(layout.vectors)
+    ]
+    return VectorInputs(value_BV=torch.cat(values, dim=1), present_BF=present_BF)
 
 
 def take_rows(batch: Batch, layout: InputLayout, rows: Sequence[int]) -> Batch:
@@ -102,4 +113,7 @@ def take_rows(batch: Batch, layout: InputLayout, rows: Sequence[int]) -> Batch:
         mask_BK=batch.mask_BK[index],
         user_B=batch.user_B[index],
         example_B=batch.example_B[index],
+        vectors=VectorInputs(value_BV=batch.vectors.value_BV[index], present_BF=batch.vectors.present_BF[index])
+        if batch.vectors is not None
+        else None,
     )

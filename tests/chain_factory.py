@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+import yaml
 from deltalake import DeltaTable
 from torch import Tensor
 
@@ -15,11 +16,12 @@ from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.contract import load_contract
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.records import DayReport
 from gem_pipeline.training.plan import DayPlan
 from gem_pipeline.training.store import ModelStore
-from tests.lake_factory import CONTRACT_PATH, DAYS, contract, make_lake, put
+from tests.lake_factory import CONTRACT_PATH, DAYS, contract, make_lake, put, put_vectors, vector_document
 
 FULL = WindowSpec(max_events=64)
 VERTICALS = ("tab_1__click", "tab_0__like")
@@ -89,6 +91,24 @@ def train_chain(home: Path, *, days: tuple[str, ...] = DAYS, rows: int = 240, **
     for date in days:
         chain.reports[date] = train_day(chain.plan(date, **changes))
     return chain
+
+
+def train_with_vectors(home: Path) -> DayReport:
+    """A first day trained under `vector_contract`, which is written beside the lake as `contract.yaml`."""
+    home.mkdir(parents=True)
+    path = home / "contract.yaml"
+    path.write_text(yaml.safe_dump(vector_document()), encoding="utf-8")
+    own = load_contract(path)
+    make_lake(home, days=DAYS[:1], rows=160, own=own)
+    put_vectors(home, own)
+    return train_day(vector_plan(home))
+
+
+def vector_plan(home: Path, **changes) -> DayPlan:
+    """The plan of `train_with_vectors`, or one that differs from it."""
+    own = {"date": DAYS[0], "previous_date": None, "contract_path": str(home / "contract.yaml"), "home": str(home),
+           "verticals": VERTICALS[:1], "tasks": ("foundation", "verticals")}  # fmt: skip
+    return DayPlan(**(own | changes))
 
 
 def same_weights(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:

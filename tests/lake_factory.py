@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,38 @@ def write_delayed_contract(path: Path) -> DataContract:
     ]
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return load_contract(path)
+
+
+def vector_document() -> dict[str, Any]:
+    """The packaged contract with an image of three numbers an ad and a taste of two a user, as a document."""
+    document: dict[str, Any] = yaml.safe_load(CONTRACT_PATH.read_text(encoding="utf-8"))
+    document["features"] += [
+        {"name": "image", "origin": "ads", "column": "image", "kind": "vector", "dim": 3},
+        {"name": "taste", "origin": "users", "column": "taste", "kind": "vector", "dim": 2},
+    ]
+    return document
+
+
+def vector_contract() -> DataContract:
+    """`vector_document`, validated."""
+    return DataContract.model_validate(vector_document())
+
+
+def put_vectors(home: Path, own: DataContract, *, seed: int = 0) -> dict[str, list[dict[str, Any]]]:
+    """Write vectors of most ads and users, changing from time to time; returns the rows by origin."""
+    rng, found = np.random.default_rng(seed), {}
+    for origin, schema in tables.vector_tables(own):
+        key, feature = tables.entity_key(origin), own.vectors_of(origin)[0]
+        rows = [
+            {"date": tables.ALL_DAYS, "bucket": 0, key: entity,
+             "valid_from": pd.Timestamp(DAYS[0], tz="UTC") + pd.Timedelta(hours=9 * step),
+             feature.name: None if rng.random() < 0.2 else rng.normal(size=feature.dim).astype("float32").tolist()}
+            for entity in range(40)
+            for step in range(rng.integers(0, 5))
+        ]  # fmt: skip
+        put(home, own, schema, tables.ALL_DAYS, pd.DataFrame(rows).astype({"bucket": "int32"}))
+        found[origin] = rows
+    return found
 
 
 def make_lake(
@@ -96,7 +129,7 @@ def _examples(own: DataContract, day: str, rng: np.random.Generator, num: int) -
             frame[feature.name] = [None if value == 0 else str(value) for value in rng.integers(0, 5, num)]
         elif feature.kind == "multi_hot":
             frame[feature.name] = [[str(a % 5), str(a % 3)] for a in ad]
-        else:
+        elif feature.kind in ("bucketed", "dense"):
             frame[feature.name] = rng.gamma(2, 10, num).astype("float32")
     for counter in own.counters.groups:
         events = rng.integers(0, 30, num)
@@ -119,7 +152,8 @@ def put(home: Path, own: DataContract, schema: tables.TableSchema, day: str, fra
     write_deltalake(path, rows, mode="overwrite", predicate=f"date = '{day}'")
     delta = DeltaTable(path)
     there = partition_files(delta, "date").get(day)
-    content = pd.util.hash_pandas_object(frame.drop(columns=[c for c in ("tags",) if c in frame]), index=False).sum()
+    lists = {column.name: frame[column.name].map(str) for column in schema.columns if column.type.startswith("array")}
+    content = pd.util.hash_pandas_object(frame.assign(**lists), index=False).sum()
     write_gate(
         home,
         GateMarker(

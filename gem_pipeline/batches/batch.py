@@ -35,6 +35,23 @@ class SharedHistories:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VectorInputs:
+    """Vectors of B examples.
+
+    Attributes:
+        value_BV: float32 [B, V], the numbers of all vectors of the layout, one after the other; 0 where missing.
+        present_BF: bool [B, F], whether the example has each vector.
+    """
+
+    value_BV: Tensor
+    present_BF: Tensor
+
+    def to(self, device: torch.device) -> VectorInputs:
+        """Copy every tensor to a device."""
+        return VectorInputs(value_BV=self.value_BV.to(device), present_BF=self.present_BF.to(device))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """B examples of one or more surfaces; T is the number of events of all windows, U of all stored events.
 
@@ -53,6 +70,7 @@ class Batch:
         user_B: int64 [B], the user, for per-user metrics.
         example_B: int64 [B], row number of the example in its partition (bucket, user, time, id order).
         shared: how examples look into shared histories; None: each row carries its own window.
+        vectors: vectors of the ads and users; None: the layout has none.
     """
 
     ids: KeyedJaggedTensor
@@ -64,6 +82,7 @@ class Batch:
     user_B: Tensor
     example_B: Tensor
     shared: SharedHistories | None = None
+    vectors: VectorInputs | None = None
 
     @property
     def size(self) -> int:
@@ -97,4 +116,5 @@ class Batch:
             user_B=self.user_B.to(device),
             example_B=self.example_B.to(device),
             shared=self.shared.to(device) if self.shared is not None else None,
+            vectors=self.vectors.to(device) if self.vectors is not None else None,
         )

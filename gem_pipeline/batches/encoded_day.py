@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,10 +14,11 @@ import pyarrow as pa
 import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from gem_pipeline.batches.batch import Batch, SharedHistories
+from gem_pipeline.batches.batch import Batch, SharedHistories, VectorInputs
 from gem_pipeline.batches.history import ranges
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.selection import Window
+from gem_pipeline.batches.vectors import VectorRows
 
 Longs = npt.NDArray[np.int64]
 LOG_GAP_SCALE = 8.0  # log1p of the gap of an event is divided by this to be of order one
@@ -32,6 +33,7 @@ class EncodedDay:
         window: events of each example.
         event_ids: embedding rows of each event-id feature, for every event that a window can hold, shape [E].
         event_dense_EF: dense event inputs but the time gap, shape [E, F - 1].
+        vectors: vectors by name, every one of the layout.
     """
 
     layout: InputLayout
@@ -47,6 +49,7 @@ class EncodedDay:
     window: Window
     event_ids: dict[str, Longs]
     event_dense_EF: npt.NDArray[np.float32]
+    vectors: dict[str, VectorRows] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -60,7 +63,8 @@ class EncodedDay:
         events = [array for _, array in sorted(self.event_ids.items())]
         rows = (self.dense_NF, self.surface_N, self.label_NK, self.mask_NK, self.user_N, self.as_of_N, self.example_N)
         seen = (self.window.lengths, self.window.user_E, self.window.happened_E, self.window.visible_E)
-        for array in (*ids, *rows, *seen, *events, self.event_dense_EF):
+        vectors = [array for feature in self.layout.vectors for array in self.vectors[feature.name].content()]
+        for array in (*ids, *rows, *seen, *events, self.event_dense_EF, *vectors):
             content.update(np.ascontiguousarray(array).tobytes())
         content.update("\n".join(self.impression_ids.to_pylist()).encode())
         return content.hexdigest()[:16]
@@ -101,6 +105,17 @@ class EncodedDay:
                 length_B=torch.from_numpy(window_B),
                 log_gap_T=torch.from_numpy(log_gap_T),
             ),
+            vectors=self._vector_inputs(rows),
+        )
+
+    def _vector_inputs(self, rows: Longs) -> VectorInputs | None:
+        """Vectors of the given rows in the order of the layout."""
+        if not self.layout.vectors:
+            return None
+        taken = [self.vectors[feature.name].take(rows) for feature in self.layout.vectors]
+        return VectorInputs(
+            value_BV=torch.from_numpy(np.concatenate([value_BD for value_BD, _ in taken], axis=1)),
+            present_BF=torch.from_numpy(np.stack([present_B for _, present_B in taken], axis=1)),
         )
 
     @cached_property

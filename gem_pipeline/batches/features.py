@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gem_pipeline.batches import encoding
 from gem_pipeline.batches.encoded_day import EncodedDay
@@ -12,6 +15,7 @@ from gem_pipeline.batches.history import History
 from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, labels_and_masks
 from gem_pipeline.batches.layout import DID_PREFIX, EVENT_AD, EVENT_SOURCE, EVENT_SURFACE, InputLayout
 from gem_pipeline.batches.selection import find_windows
+from gem_pipeline.batches.vectors import VectorRows, no_vectors
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -35,6 +39,7 @@ def encode(
     window: WindowSpec,
     first_row: int = 0,
     known: KnownConversions = NOTHING_KNOWN,
+    vectors: Mapping[str, VectorRows] | None = None,
 ) -> EncodedDay:
     """Encode examples and the events they may see.
 
@@ -46,10 +51,11 @@ def encode(
         window: events that an example may see.
         first_row: number of the first example within its date.
         known: conversions of the date; by default no label of a conversion exists.
+        vectors: vectors of the examples by name; of those that are not named no example has one.
     """
     history = History(events, allowance_s=contract.visibility.allowance_s)
     user_N = rows["user_id"].to_numpy()
-    as_of_N = rows["impression_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+    as_of_N = impression_times(rows)
     windows, kept_E = find_windows(history, window, user_N, as_of_N, kinds=contract.sequence.kinds)
     seen = history.rows(kept_E)
     size = {spec.name: spec.rows for spec in layout.tables}
@@ -68,7 +74,26 @@ def encode(
         window=windows,
         event_ids=_event_ids(contract, layout, seen, size),
         event_dense_EF=_event_dense(contract, layout, seen),
+        vectors=_allowed_vectors(contract, layout, rows, vectors or {}),
     )
+
+
+def _allowed_vectors(
+    contract: DataContract, layout: InputLayout, rows: pa.Table, given: Mapping[str, VectorRows]
+) -> dict[str, VectorRows]:
+    """Every vector of the layout; none on a surface that may not use it."""
+    surfaces = {f.name: f.surfaces for f in contract.features}
+    found = {f.name: given.get(f.name) or no_vectors(rows.num_rows, f.dim) for f in layout.vectors}
+    for name, one in found.items():
+        if surfaces[name]:
+            may_N = pc.is_in(rows["surface"], value_set=pa.array(surfaces[name])).to_numpy()
+            found[name] = VectorRows(value_PD=one.value_PD, place_N=np.where(may_N, one.place_N, -1))
+    return found
+
+
+def impression_times(rows: pa.Table) -> Longs:
+    """Impression times of examples, microseconds since the epoch (UTC)."""
+    return rows["impression_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
 
 
 def _place_rows(column: pa.ChunkedArray, names: tuple[str, ...], first: int = 1) -> Longs:

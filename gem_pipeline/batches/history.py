@@ -96,12 +96,12 @@ class History:
         first = np.searchsorted(track.position_E, self._first)
         start_N = np.where(known_N, first[np.where(known_N, slot_N, 0)], 0)
         end_N = np.where(known_N, first[np.where(known_N, slot_N + 1, 0)], 0)
-        stop_N = _count_until(track.happened_E, start_N, end_N, as_of_N - 1)
-        sure_N = _count_until(track.settled_E, start_N, stop_N, as_of_N)
+        stop_N = count_until(track.happened_E, start_N, end_N, as_of_N - 1)
+        sure_N = count_until(track.settled_E, start_N, stop_N, as_of_N)
         low_N = np.maximum(start_N, sure_N - group.max_events)
         if group.max_age_s is not None:
             too_old_N = as_of_N - group.max_age_s * 1_000_000 - 1
-            low_N = np.maximum(low_N, _count_until(track.happened_E, start_N, stop_N, too_old_N))
+            low_N = np.maximum(low_N, count_until(track.happened_E, start_N, stop_N, too_old_N))
         return Bounds(low_N=low_N, sure_N=np.maximum(sure_N, low_N), stop_N=stop_N)
 
 
@@ -142,7 +142,7 @@ def _running_maximum(value_E: Longs, user_E: Longs) -> Longs:
     return value_E[order][np.maximum.accumulate(base_E + rank_E) - base_E]
 
 
-def _count_until(value_E: Longs, start_N: Longs, end_N: Longs, limit_N: Longs) -> Longs:
+def count_until(value_E: Longs, start_N: Longs, end_N: Longs, limit_N: Longs) -> Longs:
     """Binary search in many ascending ranges at once: the first position in [start, end) whose value exceeds limit."""
     low_N, high_N = start_N.copy(), end_N.copy()
     while (active := low_N < high_N).any():

@@ -36,6 +36,14 @@ class IdFeature:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class VectorFeature:
+    """A vector that another model computed, and how many numbers it has."""
+
+    name: str
+    dim: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class InputLayout:
     """Everything a model needs to know about its input; no tensor, no path.
 
@@ -47,6 +55,7 @@ class InputLayout:
         event_dense: names of the columns of `Batch.event_dense_TE`.
         surfaces: surface names, their position is `Batch.surface_B`.
         objectives: objective names, their position is the column of `Batch.label_BK`.
+        vectors: vectors of the ad and the user; their numbers stand one after the other in `VectorInputs.value_BV`.
     """
 
     tables: tuple[TableSpec, ...]
@@ -56,6 +65,7 @@ class InputLayout:
     event_dense: tuple[str, ...]
     surfaces: tuple[str, ...]
     objectives: tuple[str, ...]
+    vectors: tuple[VectorFeature, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -111,6 +121,7 @@ class InputLayout:
             event_dense=tuple(document["event_dense"]),
             surfaces=tuple(document["surfaces"]),
             objectives=tuple(document["objectives"]),
+            vectors=tuple(VectorFeature(**v) for v in document.get("vectors", ())),  # models from before have none
         )
 
 
@@ -125,7 +136,7 @@ def dense_names(contract: DataContract) -> tuple[str, ...]:
 
 def input_layout(contract: DataContract) -> InputLayout:
     """Derive the layout that every model of a contract shares."""
-    id_features: list[Feature] = [f for f in contract.features if f.kind != "dense"]
+    id_features: list[Feature] = [f for f in contract.features if f.table is not None]
     return InputLayout(
         tables=(
             *(TableSpec(name=t.name, rows=t.rows) for t in contract.embedding_tables),
@@ -146,4 +157,5 @@ def input_layout(contract: DataContract) -> InputLayout:
         event_dense=(LOG_GAP, "log_value", *(f"{DID_PREFIX}{kind}" for kind in contract.sequence.kinds)),
         surfaces=contract.surfaces,
         objectives=tuple(o.name for o in contract.objectives),
+        vectors=tuple(VectorFeature(name=f.name, dim=f.dim) for f in contract.features if f.dim is not None),
     )

@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gem_pipeline.batches.encoded_day import EncodedDay
-from gem_pipeline.batches.features import encode, event_columns
+from gem_pipeline.batches.features import encode, event_columns, impression_times
 from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, known_conversions
 from gem_pipeline.batches.lake import SilverTable, TablePart
 from gem_pipeline.batches.layout import InputLayout, input_layout
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.slices import BucketUsers, UserSlice, cut_slices
+from gem_pipeline.batches.vectors import VectorReader, VectorRows
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -37,7 +38,7 @@ class DayReader:
     """Reads the examples of a date with their histories.
 
     Memory: events take at most `ReaderConfig.max_resident_bytes` (see there), plus a few blocks of a file while
-    it is scanned, plus the examples of the slices held.
+    it is scanned, plus the examples of the slices held and their vectors, each once.
 
     Args:
         contract: names features, counters, surfaces and objectives.
@@ -69,7 +70,8 @@ class DayReader:
     @property
     def versions(self) -> dict[str, int]:
         """Delta versions that are read."""
-        return {table.schema.name: table.version for table in (self._examples, self._events)}
+        read = (self._examples, self._events, *(reader.table for reader in self._vectors))
+        return {table.schema.name: table.version for table in read}
 
     @property
     def event_bytes(self) -> int:
@@ -131,9 +133,13 @@ class DayReader:
         when = self._time_condition(rows["impression_ts"]) & _users_of(piece)
         users = pc.field("user_id").isin(pc.unique(rows["user_id"]))
         events = self._event_part(date, piece.bucket, when).read(self._event_columns, when & users)
+        vectors: dict[str, VectorRows] = {}
+        for reader in self._vectors:
+            vectors |= reader.read(rows, impression_times(rows))
         return encode(
-            self.contract, self.layout, rows, events, window=self.window, first_row=piece.first_row, known=known
-        )
+            self.contract, self.layout, rows, events, window=self.window, first_row=piece.first_row, known=known,
+            vectors=vectors,
+        )  # fmt: skip
 
     def impression_ids(self, date: str, pieces: Sequence[UserSlice]) -> pa.Array:
         """Ids of the examples of some slices, in their order."""
@@ -166,6 +172,15 @@ class DayReader:
     @cached_property
     def _events(self) -> SilverTable:
         return self._table(tables.user_events(self.contract), self._event_columns)
+
+    @cached_property
+    def _vectors(self) -> tuple[VectorReader, ...]:
+        return tuple(
+            VectorReader(
+                self.contract, origin, self._table(schema, schema.column_names), max_bytes=self.config.max_vector_bytes
+            )
+            for origin, schema in tables.vector_tables(self.contract)
+        )
 
     def _table(self, schema: tables.TableSchema, columns: tuple[str, ...]) -> SilverTable:
         table = SilverTable(self.lake, schema, version=self._asked_versions.get(schema.name))

@@ -16,6 +16,8 @@ class ReaderConfig:
             encoded; a single user whose events exceed a slice's share is read alone, and is the only exception.
         keep_day: a day that is passed over several times stays in memory, encoded, outside of that bound;
             otherwise each pass reads it again.
+        max_vector_bytes: a table of vectors up to this size is kept in memory; of a larger one only the vectors of
+            the slices held.
         prefetch: slices that a background thread reads ahead of the one in use; 0: read when they are needed.
         share_histories: the examples of a user come one after the other, and those in one batch share one copy
             of his history.
@@ -24,16 +26,17 @@ class ReaderConfig:
     """
 
     max_resident_bytes: int = 2 << 30
+    max_vector_bytes: int = 1 << 30
     keep_day: bool = True
     prefetch: int = 1
     share_histories: bool = False
     batch_events: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_resident_bytes < 1 or min(self.prefetch, self.batch_events) < 0:
+        if self.max_resident_bytes < 1 or min(self.prefetch, self.batch_events, self.max_vector_bytes) < 0:
             raise ConfigError(
                 f"Reading cannot work with {self}.",
-                remedy="Set max_resident_bytes to at least 1, prefetch and batch_events to at least 0.",
+                remedy="Set max_resident_bytes to at least 1, the others to 0 or more.",
             )
 
     @property

@@ -141,8 +141,10 @@ class Feature(Part):
         origin: `users`, `ads`, `impressions`, or `context` (derived from the impression time:
             `hour_of_day`, `day_of_week`).
         kind: `categorical` (hashed id), `bucketed` (number cut at `boundaries`, then an id),
-            `multi_hot` (array or comma separated string of ids), `dense` (number).
+            `multi_hot` (array or comma separated string of ids), `dense` (number), `vector` (array of numbers that
+            another model computed, such as an image embedding; of users or ads).
         table: embedding table of the id kinds.
+        dim: numbers of a vector.
         transform: of a dense number: `identity` or `log1p`.
         surfaces: that may use it, elsewhere it is null; empty: all.
     """
@@ -150,18 +152,25 @@ class Feature(Part):
     name: Name
     origin: Literal["users", "ads", "impressions", "context"]
     column: str
-    kind: Literal["categorical", "bucketed", "multi_hot", "dense"]
+    kind: Literal["categorical", "bucketed", "multi_hot", "dense", "vector"]
     table: Name | None = None
+    dim: int | None = Field(default=None, ge=1, le=65_536)
     boundaries: tuple[float, ...] = ()
     transform: Literal["identity", "log1p"] = "identity"
     surfaces: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _kind_has_its_parts(self) -> Feature:
-        if self.kind == "dense" and self.table:
-            raise ValueError(f"feature {self.name}: a dense feature takes no embedding table")
-        if self.kind != "dense" and not self.table:
+        if self.kind in ("dense", "vector") and self.table:
+            raise ValueError(f"feature {self.name}: a {self.kind} feature takes no embedding table")
+        if self.kind not in ("dense", "vector") and not self.table:
             raise ValueError(f"feature {self.name}: kind {self.kind} needs an embedding table")
+        if (self.kind == "vector") != (self.dim is not None):
+            raise ValueError(f"feature {self.name}: dim belongs to kind vector, and only there")
+        if self.kind == "vector" and self.origin not in ("ads", "users"):
+            raise ValueError(f"feature {self.name}: a vector belongs to ads or users, not to {self.origin}")
+        if self.kind == "vector" and self.transform != "identity":
+            raise ValueError(f"feature {self.name}: a vector takes no transform")
         if (self.kind == "bucketed") != bool(self.boundaries):
             raise ValueError(f"feature {self.name}: boundaries belong to kind bucketed, and only there")
         if list(self.boundaries) != sorted(set(self.boundaries)):
@@ -317,6 +326,10 @@ class DataContract(Part):
     def column_objectives(self) -> tuple[Objective, ...]:
         """Objectives whose label is a column of the impressions table."""
         return tuple(o for o in self.objectives if o.column is not None)
+
+    def vectors_of(self, origin: Literal["ads", "users"]) -> tuple[Feature, ...]:
+        """Vector features of one origin, in order."""
+        return tuple(f for f in self.features if f.kind == "vector" and f.origin == origin)
 
     @property
     def conversion_objectives(self) -> tuple[Objective, ...]:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from gem_pipeline.contracts.parts import Part
 
-QUARANTINED = ("user_events", "examples", "attributed_conversions")  # tables whose derivation leaves rows out
+QUARANTINED = ("user_events", "examples", "ad_vectors", "user_vectors", "attributed_conversions")  # leave rows out
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Unknown = Literal["keep", "quarantine"]

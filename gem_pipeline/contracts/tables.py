@@ -6,7 +6,7 @@ One definition a table; the Spark DDL, the Arrow schema and the expectation suit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -22,6 +22,10 @@ _SPARK = {"long": "BIGINT", "int": "INT", "byte": "TINYINT", "float": "FLOAT", "
 _ARROW = {"long": pa.int64(), "int": pa.int32(), "byte": pa.int8(), "float": pa.float32(), "string": pa.string(),
           "timestamp": pa.timestamp("us", tz="UTC"), "array<long>": pa.list_(pa.int64()),
           "array<string>": pa.list_(pa.string()), "array<float>": pa.list_(pa.float32())}  # fmt: skip
+
+
+Origin = Literal["ads", "users"]  # dimensions that may carry vectors
+ALL_DAYS = "all"  # the one date partition of a table whose rows belong to no day: replaced as a whole
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,7 +150,8 @@ def counter_increments(contract: DataContract) -> TableSchema:
 def examples(contract: DataContract) -> TableSchema:
     """One row an impression: labels, features as known at its time, and a pointer into the history.
 
-    Labels of conversion objectives are not here: readers join them from `attributed_conversions`.
+    Labels of conversion objectives are not here: readers join them from `attributed_conversions`. Neither are
+    vectors: (ad_id or user_id, impression_ts) points into `ad_vectors` and `user_vectors`.
     The pointer is (bucket, user_id, impression_ts): the history is every event of the user that was
     visible then. No copy of it is stored (versioned late materialisation, arXiv 2604.24806).
     """
@@ -160,7 +165,8 @@ def examples(contract: DataContract) -> TableSchema:
             Column(name="impression_id", type="string"),
             Column(name="ad_id", type="long"),
             Column(name="surface", type="string"),
-            *(Column(name=f.name, type=_feature_type(contract, f), nullable=True) for f in contract.features),
+            *(Column(name=f.name, type=_feature_type(contract, f), nullable=True)
+              for f in contract.features if f.kind != "vector"),
             *(Column(name=name, type="long") for name in counter_columns(contract)),
             *(Column(name=label_column(o.name), type="byte", nullable=True, doc="null: not an objective here")
               for o in contract.column_objectives),
@@ -169,6 +175,46 @@ def examples(contract: DataContract) -> TableSchema:
         sort_by=("user_id", "impression_ts", "impression_id"),
         key=("impression_id",),
     )  # fmt: skip
+
+
+VECTOR_TABLES = ("ad_vectors", "user_vectors")
+
+
+def gate_date(table: str, date: str) -> str:
+    """The date under which a table's gate stands for what a day reads of it: the day, or `ALL_DAYS` for vectors."""
+    return ALL_DAYS if table in VECTOR_TABLES else date
+
+
+def entity_key(origin: Origin) -> str:
+    """Column that identifies a row of a dimension in silver tables."""
+    return {"ads": "ad_id", "users": "user_id"}[origin]
+
+
+def vectors(contract: DataContract, origin: Origin) -> TableSchema:
+    """One row each time a vector of an ad (or a user) changed: in force from `valid_from` on. Each is stored once.
+
+    A slowly changing dimension: its rows belong to no day, so it is one partition, `ALL_DAYS`.
+    """
+    key = entity_key(origin)
+    return TableSchema(
+        name=key.replace("_id", "_vectors"),
+        columns=(
+            Column(name="date", type="string", doc="always the same: the table is replaced as a whole"),
+            Column(name="bucket", type="int", doc="bucket of the id, as that of a user"),
+            Column(name=key, type="long"),
+            Column(name="valid_from", type="timestamp", doc="in force from here on (UTC); 1970 where never changing"),
+            *(Column(name=f.name, type="array<float>", nullable=True, doc="null: there is none in force")
+              for f in contract.vectors_of(origin)),
+        ),
+        partition_by=("date", "bucket"),
+        sort_by=(key, "valid_from"),
+        key=(key, "valid_from"),
+    )  # fmt: skip
+
+
+def vector_tables(contract: DataContract) -> tuple[tuple[Origin, TableSchema], ...]:
+    """The vector tables that the contract has features for, with their origins."""
+    return tuple((origin, vectors(contract, origin)) for origin in get_args(Origin) if contract.vectors_of(origin))
 
 
 def attributed_conversions() -> TableSchema:
@@ -233,5 +279,6 @@ def predictions() -> TableSchema:
 
 def silver_tables(contract: DataContract) -> tuple[TableSchema, ...]:
     """Every table this product writes with Spark."""
-    always = user_events(contract), counter_increments(contract), examples(contract)
+    own = [schema for _, schema in vector_tables(contract)]
+    always = user_events(contract), counter_increments(contract), *own, examples(contract)
     return (*always, attributed_conversions()) if contract.conversion_objectives else always

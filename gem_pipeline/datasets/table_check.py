@@ -160,6 +160,13 @@ def _feature(column: str, name: str, kind: str) -> Expected:
             types="an array or a comma separated string",
             fits=lambda kind: _is_list(kind) or _is_text(kind),
         )
+    if kind == "vector":
+        return Expected(
+            column=column,
+            role=role,
+            types="an array of floats",
+            fits=lambda kind: (_is_list(kind) or pt.is_fixed_size_list(kind)) and pt.is_floating(kind.value_type),
+        )
     return Expected(column=column, role=role, types="a single value", fits=lambda kind: not pt.is_nested(kind))
 
 

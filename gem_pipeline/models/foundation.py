@@ -31,6 +31,7 @@ from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.sequence import EventEncoder, EventMask
 from gem_pipeline.models.trunk import Trunk, TrunkConfig
+from gem_pipeline.models.vectors import vector_towers
 from gem_pipeline.models.wukong import WukongConfig
 
 Backbone = Literal["interformer", "kunlun", "hstu", "transformer"]
@@ -197,7 +198,8 @@ class FoundationModel(nn.Module):
                 "The pyramid groups events by what was done, but the layout carries no event kind.",
                 remedy="Add the kinds to the inputs of the window, or take the pyramid out.",
             )
-        num_tokens = len(layout.tokens) + 1 + pyramid.num_tokens + domain.tokens
+        self.vectors = vector_towers(layout.vectors, config.dim, init_std=config.embedding_std)
+        num_tokens = len(layout.tokens) + 1 + len(layout.vectors) + pyramid.num_tokens + domain.tokens
         self.interformer = Trunk(num_tokens, trunk)
         self.pyramid = Pyramid(config.dim, pyramid) if pyramid.branches else None
         self.domain_tokens = (
@@ -223,6 +225,8 @@ class FoundationModel(nn.Module):
         event_TD = event_TD if self.event_mask is None else self.event_mask(event_TD)
         rows = EventRows(value_TD=event_TD, offsets_B1=offsets_B1, gap_s_T=gap_seconds(event_dense_TE))
         tokens = [self.dense(number_BF)[:, None, :], embedded.token_BND]
+        if self.vectors is not None:
+            tokens.append(self.vectors(batch.vectors))
         if self.pyramid is not None:
             tokens.append(self.pyramid(rows, event_dense_TE[:, self.kinds]))
         if self.domain_tokens is not None:

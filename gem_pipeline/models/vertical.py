@@ -21,6 +21,7 @@ from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
 from gem_pipeline.models.heads import GATE_STD, RATE_FLOOR
+from gem_pipeline.models.vectors import vector_towers
 
 RECENT_EVENTS = WindowSpec(max_events=16)
 
@@ -101,7 +102,8 @@ class VerticalModel(nn.Module):
         self.event_dense = nn.Linear(len(layout.event_dense), config.dim)
         self.normalize = DenseNormalizer(len(layout.dense))
         self.dense = mlp([len(layout.dense), config.hidden[-1], config.dim])
-        num_tokens = len(layout.tokens) + 2
+        self.vectors = vector_towers(layout.vectors, config.dim, init_std=config.embedding_std)
+        num_tokens = len(layout.tokens) + 2 + len(layout.vectors)
         width = num_tokens * (num_tokens - 1) // 2 + num_tokens * config.dim + len(layout.dense)
         self.trunk = mlp([width, *config.hidden], dropout=config.dropout)
         self.serving_head = nn.Linear(config.hidden[-1], 1)
@@ -119,7 +121,10 @@ class VerticalModel(nn.Module):
         event_TD = torch.stack(embedded.event_TD).sum(dim=0) + self.event_dense(event_dense_TE)
         history_BD = mean_by_segment(event_TD, offsets_to_lengths(embedded.offsets_B1))
         dense_BF = self.normalize(batch.dense_BF)
-        x_BND = torch.cat([self.dense(dense_BF)[:, None], history_BD[:, None], embedded.token_BND], dim=1)
+        tokens = [self.dense(dense_BF)[:, None], history_BD[:, None], embedded.token_BND]
+        if self.vectors is not None:
+            tokens.append(self.vectors(batch.vectors))
+        x_BND = torch.cat(tokens, dim=1)
         features = torch.cat([dense_BF, x_BND.flatten(1), pairwise_dots(x_BND)], dim=1)
         hidden_BR = torch.relu(self.trunk(features))
         return VerticalOutput(

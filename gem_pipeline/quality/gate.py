@@ -147,3 +147,22 @@ def verify_gate(home: Path, lake_root: str | Path, table: str, date: str, contra
     if (files.fingerprint if files else "") != marker.partition_fingerprint:
         raise GateError(f"Table {table}, date {date}, has changed since it was validated.", remedy=remedy)
     return marker
+
+
+def gate_error(failed: list[GateMarker]) -> GateError:
+    """The error that says which rules some dates of a table failed."""
+    parts = []
+    for marker in failed:
+        broken = [c for c in marker.checks if not c.passed and c.severity == "ERROR"]
+        rules = ", ".join(c.name + _observed(c) for c in broken)
+        parts.append(f"{marker.date}: {rules}")
+    return GateError(
+        f"Table {failed[0].table} failed its quality gate and was not published for {'; '.join(parts)}.",
+        remedy="Mend the source rows and materialise these dates again; data docs show the rules.",
+    )
+
+
+def _observed(check: CheckResult) -> str:
+    if check.name == "quarantined_share":
+        return f" ({check.observed})"
+    return f" ({check.unexpected_count} rows)" if check.unexpected_count else ""

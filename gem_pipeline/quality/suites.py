@@ -55,6 +55,7 @@ def suite(contract: DataContract, table: str) -> tuple[Rule, ...]:
         raise ConfigError(f"There is no suite for table {table}.", remedy=f"Choose one of {', '.join(schemas)}.")
     schema = schemas[table]
     specific = {"user_events": _user_events, "counter_increments": _counter_increments, "examples": _examples,
+                "ad_vectors": _ad_vectors, "user_vectors": _user_vectors,
                 "attributed_conversions": _attributed_conversions}  # fmt: skip
     required = [f"`{column.name}` IS NULL" for column in schema.columns if not column.nullable]
     return (
@@ -126,6 +127,27 @@ def _examples(contract: DataContract) -> tuple[Rule, ...]:
         _in_set("surface", contract.surfaces),
         *([_no_row_where("labels_are_0_or_1", [f"`{label}` NOT IN (0, 1)" for label in labels])] if labels else []),
         *([_counts_fit("counters_fit", pairs, 0)] if pairs else []),
+    )
+
+
+def _ad_vectors(contract: DataContract) -> tuple[Rule, ...]:
+    return _vectors(contract, "ads")
+
+
+def _user_vectors(contract: DataContract) -> tuple[Rule, ...]:
+    return _vectors(contract, "users")
+
+
+def _vectors(contract: DataContract, origin: tables.Origin) -> tuple[Rule, ...]:
+    """Every vector is null or has its dimension, all of its numbers finite."""
+    faults = []
+    for f in contract.vectors_of(origin):
+        broken = f"exists(`{f.name}`, x -> x IS NULL OR isnan(x) OR abs(x) = float('inf'))"
+        faults.append(f"(`{f.name}` IS NOT NULL AND (size(`{f.name}`) <> {f.dim} OR {broken}))")
+    return (
+        _between("bucket", 0, contract.visibility.user_buckets - 1),
+        _in_set("date", (tables.ALL_DAYS,)),
+        _no_row_where("vectors_fit", faults),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from gem_pipeline.contracts.tables import ALL_DAYS, vector_tables
 from gem_pipeline.quality.gate import verify_gate
 from gem_pipeline.runs.baseline import fitted_days, has_conversions, run_baseline
 from gem_pipeline.runs.context import DayContext
@@ -40,11 +41,11 @@ def train_day(plan: DayPlan, tracker: Tracker | None = None, progress: Progress 
 def _verify_gates(context: DayContext) -> None:
     """Check the gate of every partition that the day reads.
 
-    These are its examples, matured ones with their conversions, and all events up to it. Events are listed from the
-    table as well as from the gates: a partition without any gate is found, too.
+    These are its examples, the vectors they point at, matured ones with their conversions, and all events up to it.
+    Events are listed from the table as well as from the gates: a partition without any gate is found, too.
     """
     plan, home = context.plan, context.home
-    read = {("examples", plan.date)}
+    read = {("examples", plan.date)} | {(schema.name, ALL_DAYS) for _, schema in vector_tables(context.contract)}
     delayed = {day.date for day in context.matured} if {"foundation", "verticals"} & set(plan.tasks) else set()
     if "baseline" in plan.tasks:
         days = fitted_days(context)

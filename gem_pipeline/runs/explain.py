@@ -69,7 +69,7 @@ def explain(
     num_visible, events = _history(contract, lake, example, num_events)
     versions: dict[str, dict[str, Any]] = {}
     for table, version in newest_versions(lake).items():
-        marker = read_gate(home, table, example["date"])
+        marker = read_gate(home, table, tables.gate_date(table, example["date"]))
         versions[table] = {"delta_version": version, "content_hash": marker.content_hash if marker else None}
     return Explanation(
         example=example, matured=_matured(contract, home, example), num_visible=num_visible, events=events,

@@ -20,10 +20,11 @@ from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.tables import VECTOR_TABLES
 from gem_pipeline.errors import ModelStoreError
 from gem_pipeline.training.store import StoredModel
 
-READ_TABLES = ("user_events", "examples", "attributed_conversions")
+READ_TABLES = ("user_events", "examples", *VECTOR_TABLES, "attributed_conversions")
 
 
 def newest_versions(lake: Path) -> dict[str, int]:

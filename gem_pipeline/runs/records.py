@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract, load_contract
+from gem_pipeline.contracts.tables import gate_date, vector_tables
 from gem_pipeline.quality.gate import read_gate
 from gem_pipeline.training.maturity import all_matured, conversions_digest, matured_days
 from gem_pipeline.training.plan import (
@@ -117,13 +118,14 @@ def task_fingerprint(plan: DayPlan, contract: DataContract, task: Task) -> str:
     """
     home = Path(plan.home)
     past_examples, past_events = (content_until(home, table, plan.date) for table in ("examples", "user_events"))
+    vectors = [(s.name, content_until(home, s.name, gate_date(s.name, plan.date))) for _, s in vector_tables(contract)]
     there = tuple(date for date, _ in past_examples)
     matured = [day.date for day in matured_days(contract, plan.date, there)]
     read = [content for content in past_examples if content[0] in (plan.date, *matured)]
-    lessons = (read, past_events, conversions_digest(home / "lake", matured, plan.date))
+    lessons = (read, past_events, vectors, conversions_digest(home / "lake", matured, plan.date))
     settled = [day.date for day in all_matured(contract, plan.date, there)]
     own = {
-        "score": (past_examples[-1:], past_events),
+        "score": (past_examples[-1:], past_events, vectors),
         "foundation": lessons,
         "baseline": (past_examples, past_events, model_id_in_force(home, LOGISTIC, plan.previous_date),
                      conversions_digest(home / "lake", settled, plan.date)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gem_pipeline.contracts.tables import gate_date
 from gem_pipeline.quality.gate import read_gate
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.records import ModelReport
@@ -59,7 +60,7 @@ def table_inputs(context: DayContext) -> list[TableInput]:
     """The tables a model of this day read, with the Delta version in force."""
     inputs = []
     for table, version in context.versions.items():
-        marker = read_gate(context.home, table, context.plan.date)
+        marker = read_gate(context.home, table, gate_date(table, context.plan.date))
         path = str(context.lake / table)
         if marker is not None:
             inputs.append(TableInput(name=table, path=path, version=version, digest=marker.content_hash))

@@ -14,9 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from gem_pipeline.contracts.tables import VECTOR_TABLES
 from gem_pipeline.errors import ConfigError
 
-GATED = ("user_events", "counter_increments", "examples", "attributed_conversions")
+GATED = ("user_events", "counter_increments", "examples", *VECTOR_TABLES, "attributed_conversions")
 MEGABYTE = 1 << 20
 
 

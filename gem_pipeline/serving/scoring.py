@@ -18,6 +18,7 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
 from gem_pipeline.batches.features import encode
 from gem_pipeline.batches.layout import InputLayout
+from gem_pipeline.batches.vectors import given_vectors
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -70,18 +71,24 @@ class Scorer:
 
         Args:
             model_input: columns of `examples` (labels may be missing) and `events`: for each row a list of
-                dictionaries with the columns of `user_events`.
+                dictionaries with the columns of `user_events`. A vector may come as a column of its feature's name
+                (None: there is none); without the column no row has it.
             params: not used; part of the interface.
 
         Returns:
             One column of probabilities an objective, index of the input.
 
         Raises:
-            SchemaError: a column is missing.
+            SchemaError: a column is missing, or holds a vector of another dimension or with NaN.
         """
         del params
         rows, events = _tables(model_input, self.contract)
-        part = encode(self.contract, self.layout, rows, events, window=self.window)
+        vectors = {
+            f.name: given_vectors(model_input[f.name].tolist(), name=f.name, dim=f.dim)
+            for f in self.layout.vectors
+            if f.name in model_input.columns
+        }
+        part = encode(self.contract, self.layout, rows, events, window=self.window, vectors=vectors)
         return pd.DataFrame(self.score([part]), columns=list(self.objectives), index=model_input.index)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import torch
 
+from gem_pipeline.batches.layout import VectorFeature
 from tests.batches_factory import random_batch, small_layout
 
 LENGTHS = [2, 0, 3]
@@ -20,7 +21,7 @@ def test_every_tensor_moves_to_the_device():
     moved = random_batch(small_layout(), LENGTHS).to(torch.device("meta"))
     for field in fields(moved):
         value = getattr(moved, field.name)
-        if field.name == "shared":
+        if field.name in ("shared", "vectors"):
             continue
         device = value.values().device if field.name == "ids" else value.device
         assert device.type == "meta", field.name
@@ -32,7 +33,15 @@ def test_values_and_types_stay_as_they_are():
     assert torch.equal(moved.ids.values(), batch.ids.values())
     assert torch.equal(moved.ids.lengths(), batch.ids.lengths())
     for field in fields(batch):
-        if field.name not in ("ids", "shared"):
+        if field.name not in ("ids", "shared", "vectors"):
             before, after = getattr(batch, field.name), getattr(moved, field.name)
             assert before.dtype == after.dtype
             assert torch.equal(before, after), field.name
+
+
+def test_vectors_move_along():
+    layout = replace(small_layout(), vectors=(VectorFeature(name="image", dim=3),))
+    vectors = random_batch(layout, LENGTHS).to(torch.device("meta")).vectors
+    assert vectors is not None
+    assert (vectors.value_BV.device.type, vectors.present_BF.device.type) == ("meta", "meta")
+    assert vectors.value_BV.shape == (3, 3)

@@ -9,7 +9,7 @@ import pytest
 from gem_pipeline.batches.layout import EVENT_AD, PLACE_TABLE, InputLayout, dense_names, input_layout
 from gem_pipeline.errors import ConfigError
 from tests.batches_factory import kuairand_layout, small_layout
-from tests.lake_factory import contract
+from tests.lake_factory import contract, vector_contract
 
 OWN = contract()
 LAYOUT = input_layout(OWN)
@@ -76,3 +76,11 @@ def test_a_narrower_layout_keeps_the_order_and_always_the_time_gap():
 def test_a_layout_without_an_event_id_or_with_a_stranger_is_refused(inputs, named):
     with pytest.raises(ConfigError, match=named):
         LAYOUT.narrowed(inputs)
+
+
+def test_vectors_are_inputs_of_their_own_and_layouts_from_before_have_none():
+    own = input_layout(vector_contract())
+    assert [(v.name, v.dim) for v in own.vectors] == [("image", 3), ("taste", 2)]
+    assert (own.tokens, own.dense) == (LAYOUT.tokens, LAYOUT.dense)
+    assert InputLayout.from_dict(json.loads(json.dumps(own.to_dict()))) == own
+    assert InputLayout.from_dict({k: v for k, v in LAYOUT.to_dict().items() if k != "vectors"}) == LAYOUT

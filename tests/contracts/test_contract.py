@@ -103,3 +103,32 @@ def test_a_missing_file_and_bad_yaml_are_plain_errors(tmp_path):
     (tmp_path / "bad.yaml").write_text("a: [1")
     with pytest.raises(ContractError, match="not valid YAML"):
         load_contract(tmp_path / "bad.yaml")
+
+
+def vector(**changes):
+    return {"name": "image", "origin": "ads", "column": "pixels", "kind": "vector", "dim": 16} | changes
+
+
+def test_a_vector_belongs_to_ads_or_users(document, load):
+    document["features"] += [vector(), vector(name="taste", origin="users", dim=1)]
+    own = load(document)
+    assert [f.name for f in own.vectors_of("ads")] == ["image"]
+    assert [(f.name, f.dim) for f in own.vectors_of("users")] == [("taste", 1)]
+
+
+@pytest.mark.parametrize(
+    ("feature", "words"),
+    [
+        (vector(dim=None), "dim belongs to kind vector"),
+        (vector(dim=0), "greater than or equal to 1"),
+        (vector(origin="impressions"), "a vector belongs to ads or users, not to impressions"),
+        (vector(table="ad"), "a vector feature takes no embedding table"),
+        (vector(boundaries=[1.0]), "boundaries belong to kind bucketed"),
+        (vector(transform="log1p"), "a vector takes no transform"),
+        (vector(kind="dense"), "dim belongs to kind vector"),
+    ],
+)
+def test_a_vector_that_breaks_a_rule_is_refused(document, load, feature, words):
+    document["features"].append(feature)
+    with pytest.raises(ContractError, match=words):
+        load(document)

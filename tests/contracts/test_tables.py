@@ -10,10 +10,16 @@ import pytest
 import gem_pipeline
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import load_contract
+from tests.lake_factory import vector_contract
 from tests.oracles.conversions import conversion_contract
 
 CONTRACT = load_contract(Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml")
-SCHEMAS = (*tables.silver_tables(conversion_contract()), tables.teacher_outputs(CONTRACT), tables.predictions())
+SCHEMAS = (
+    *tables.silver_tables(conversion_contract()),
+    *tables.silver_tables(vector_contract())[2:4],
+    tables.teacher_outputs(CONTRACT),
+    tables.predictions(),
+)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: s.name)
@@ -50,3 +56,17 @@ def test_conversions_are_a_table_of_their_own_where_the_contract_has_them():
     assert tables.silver_tables(delayed)[-1] == tables.attributed_conversions()
     names = tables.examples(delayed).column_names
     assert [name for name in names if name.startswith("label__")] == ["label__click", "label__buy"]
+
+
+def test_vectors_are_stored_once_an_ad_or_user_and_never_in_the_examples():
+    own = vector_contract()
+    names = [schema.name for schema in tables.silver_tables(own)]
+    assert names == ["user_events", "counter_increments", "ad_vectors", "user_vectors", "examples"]
+    assert tables.vectors(own, "ads").key == ("ad_id", "valid_from")
+    assert tables.examples(own).column_names == tables.examples(CONTRACT).column_names
+    assert tables.vector_tables(CONTRACT) == ()
+
+
+def test_gates_of_vectors_stand_for_every_day():
+    assert tables.gate_date("ad_vectors", "2026-01-02") == tables.ALL_DAYS
+    assert tables.gate_date("examples", "2026-01-02") == "2026-01-02"

@@ -137,3 +137,22 @@ def test_times_of_parquet_are_instants_where_spark_wrote_int96_and_refused_where
     else:
         with pytest.raises(SchemaError, match=r"Table users .*column since .*not a timestamp with a zone"):
             list(checked)
+
+
+def with_image(contract):
+    document = contract.model_dump(mode="json")
+    document["features"].append({"name": "image", "origin": "ads", "column": "image", "kind": "vector", "dim": 2})
+    return DataContract.model_validate(document)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64()), pa.large_list(pa.float32())])
+def test_a_vector_is_an_array_of_floats(contract, lake, kind):
+    write(lake, "ads", ROWS["ads"] | {"image": pa.array([[1.0, 2.0]], kind)})
+    assert len(list(check_tables(with_image(contract), lake))) == len(ROWS)
+
+
+@pytest.mark.parametrize("values", [pa.array([[1, 2]]), pa.array([1.0]), pa.array([["a"]])])
+def test_what_is_no_array_of_floats_is_no_vector(contract, lake, values):
+    write(lake, "ads", ROWS["ads"] | {"image": values})
+    with pytest.raises(SchemaError, match=r"column image \(feature image\) is .*, not an array of floats"):
+        list(check_tables(with_image(contract), lake))

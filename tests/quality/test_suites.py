@@ -7,6 +7,7 @@ import pytest
 from gem_pipeline.contracts import tables
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.quality.suites import least_rows, suite, suite_hash
+from tests.lake_factory import vector_contract
 from tests.oracles.conversions import conversion_contract
 
 TABLES = ("user_events", "counter_increments", "examples", "attributed_conversions")
@@ -37,6 +38,17 @@ def test_a_contract_with_other_rules_has_another_hash():
 
 def test_only_increments_and_conversions_may_be_empty():
     assert [least_rows(conversion_contract(), table) for table in TABLES] == [1, 0, 1, 0]
+
+
+def test_vectors_are_judged_by_their_own_dimension():
+    queries = {
+        table: next(r for r in suite(vector_contract(), table) if r.name == "vectors_fit").arguments
+        for table in tables.VECTOR_TABLES
+    }
+    assert "size(`image`) <> 3" in queries["ad_vectors"]["unexpected_rows_query"]
+    assert "size(`taste`) <> 2" in queries["user_vectors"]["unexpected_rows_query"]
+    with pytest.raises(ConfigError, match="no suite for table ad_vectors"):
+        suite(conversion_contract(), "ad_vectors")
 
 
 def test_an_unknown_table_has_no_suite():

@@ -8,14 +8,17 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from gem_pipeline.batches.labels import known_conversions
+from gem_pipeline.contracts.tables import ALL_DAYS
 from gem_pipeline.errors import GateError, PartitionError, SchemaError
 from gem_pipeline.quality.gate import read_gate, verify_gate
 from tests.oracles.conversions import attributed, valid_once
 from tests.oracles.event_log import DATES, SECOND, _start, events_of, examples_of, log_contract
-from tests.resources.silver_lake import replace_day, silver_lake, write_bronze
+from tests.resources.silver_lake import arrow, replace_day, silver_lake, write_bronze
 
 pytestmark = pytest.mark.spark
 TABLES = ("user_events", "counter_increments", "examples")
@@ -277,3 +280,33 @@ def test_without_conversions_nothing_is_derived_and_no_session_starts(derived):
     assert plain.derivation.attributed_conversions(DATES) == []
     assert plain.starts == 0
     assert plain.derivation.lake.version("attributed_conversions") is None
+
+
+def put_pixels(made, ads, pixels):
+    table = arrow("ads", ads).append_column("pixels", pa.array(pixels, pa.list_(pa.float32())))
+    path = str(made.home / "lake" / "bronze" / "ads")
+    write_deltalake(path, table, mode="overwrite", schema_mode="overwrite")
+
+
+def test_vectors_are_derived_with_the_examples_and_again_only_when_their_dimension_changed(spark, tmp_path):
+    made = silver_lake(tmp_path, spark, num_logs=5)
+    document = made.contract.model_dump(mode="json")
+    document["features"].append({"name": "image", "origin": "ads", "column": "pixels", "kind": "vector", "dim": 2})
+    made.contract = type(made.contract).model_validate(document)
+    ads = made.rows["ads"]
+    pixels = [[float(row["aid"]), 1.0] if number % 5 else [1.0] for number, row in enumerate(ads)]
+    put_pixels(made, ads, pixels)
+    made.derive(DATES[:2])
+    marker = verify_gate(tmp_path, tmp_path / "lake", "ad_vectors", ALL_DAYS, made.contract)
+    assert marker.quarantined == {"image: wrong dimension": sum(len(p) == 1 for p in pixels)}
+    stored = made.content("ad_vectors")
+    assert stored.num_rows == marker.num_rows > 0
+    starts, version = made.starts, made.derivation.lake.version("ad_vectors")
+    assert [p.unchanged for p in made.derivation.vectors()] == [True]
+    assert made.starts == starts
+    put_pixels(made, [row | {"tags": "bid changed"} for row in ads], pixels)  # other rows, the same vectors
+    assert [p.unchanged for p in made.derivation.vectors()] == [False]
+    assert made.derivation.lake.version("ad_vectors") == version
+    put_pixels(made, ads, [[9.0, 9.0]] * len(ads))
+    assert [p.fingerprint for p in made.derivation.vectors()] != [marker.content_hash]
+    assert made.derivation.lake.version("ad_vectors") == version + 1

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gem_pipeline.config.ladder import run_config
+from gem_pipeline.contracts.contract import load_contract
+from gem_pipeline.contracts.tables import ALL_DAYS
 from gem_pipeline.errors import GateError
 from gem_pipeline.quality.gate import marker_path
 from gem_pipeline.runs import day as subject
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.training.plan import GEM, LOGISTIC, TASKS, vertical_model
-from tests.chain_factory import VERTICALS, same_weights, train_chain
-from tests.lake_factory import DAYS
+from tests.chain_factory import VERTICALS, same_weights, train_chain, train_with_vectors, vector_plan
+from tests.lake_factory import DAYS, put_vectors
 
 
 def written(chain):
@@ -109,3 +111,16 @@ def test_progress_is_shown_for_scores_learning_and_verticals(own):
     passes = run_config("tiny").training.epochs
     assert names == ["gem scores", *["gem learns"] * passes, "verticals"]
     assert all(total for _, total in labels)
+
+
+def test_vectors_are_read_behind_their_gate_and_are_part_of_what_a_model_was_made_of(tmp_path):
+    home = tmp_path / "home"
+    first = train_with_vectors(home)
+    assert all(model.unchanged for model in train_day(vector_plan(home)).models)
+    put_vectors(home, load_contract(home / "contract.yaml"), seed=1)
+    second = train_day(vector_plan(home))
+    assert {m.name for m in second.models} == {m.name for m in first.models}
+    assert not any(model.unchanged for model in second.models)
+    marker_path(home, "ad_vectors", ALL_DAYS).unlink()
+    with pytest.raises(GateError, match=f"Table ad_vectors, date {ALL_DAYS}, has no quality gate"):
+        train_day(vector_plan(home, seed=1))

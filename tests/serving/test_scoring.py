@@ -11,10 +11,13 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable
 
+from gem_pipeline.batches.reader import DayReader
+from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ModelStoreError, SchemaError
 from gem_pipeline.serving.scoring import EVENTS, load_model
 from gem_pipeline.training.plan import GEM, LOGISTIC, vertical_model
-from tests.chain_factory import VERTICALS
+from gem_pipeline.training.store import ModelStore
+from tests.chain_factory import VERTICALS, train_with_vectors
 from tests.lake_factory import DAYS, contract
 
 TAUGHT = vertical_model(VERTICALS[0], "kd")
@@ -123,3 +126,33 @@ def test_a_folder_that_is_no_model_is_refused(chain, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelStoreError, match="unknown kind 'oracle'"):
         load_model(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def with_vectors(tmp_path_factory):
+    home = tmp_path_factory.mktemp("vectors") / "home"
+    train_with_vectors(home)
+    return home
+
+
+@pytest.mark.parametrize("name", [GEM, TAUGHT.replace("kd", "alone")])
+def test_rows_bring_their_vectors_as_columns(with_vectors, name):
+    model = load_model(ModelStore(with_vectors).require(name, DAYS[0]).path)
+    lake = with_vectors / "lake"
+    parts = list(DayReader(model.contract, lake, window=WindowSpec(max_events=1)).day(DAYS[0]))
+    expected = pd.DataFrame(model.score(parts), columns=list(model.objectives))
+    rows = DeltaTable(str(lake / "examples")).to_pyarrow_table().to_pandas().set_index("impression_id", drop=False)
+    rows = rows.loc[[i for part in parts for i in part.impression_ids.to_pylist()]]
+    for feature in model.layout.vectors:
+        taken = [part.vectors[feature.name].take(np.arange(part.size)) for part in parts]
+        rows[feature.name] = [v if there else None for vs, has in taken for v, there in zip(vs, has, strict=True)]
+    events = DeltaTable(str(lake / "user_events")).to_pyarrow_table().to_pylist()
+    rows[EVENTS] = [[e for e in events if e["user_id"] == user] for user in rows.user_id]
+    model.window = WindowSpec(max_events=1)
+    found = model.predict(rows)
+    assert np.allclose(found, expected, atol=1e-6)
+    without = model.predict(rows.drop(columns=["image", "taste"]))
+    assert np.isfinite(without.to_numpy()).all()
+    assert not np.allclose(without, found, atol=1e-6)
+    with pytest.raises(SchemaError, match="not 3 finite numbers"):
+        model.predict(rows.assign(image=[[1.0]] * len(rows)))
