@@ -11,6 +11,7 @@ from resources.settings import GemSettings
 
 Events = Iterator[dg.AssetCheckResult | dg.MaterializeResult]
 KINDS = {"spark", "deltalake"}
+_OPEN_DAYS = CONTRACT.visibility.max_delay_days if CONTRACT.counters.see_open_day else 0  # counters of lag none
 
 
 @asset(
@@ -39,8 +40,8 @@ def counter_increments(context: dg.AssetExecutionContext, features: FeatureDeriv
     group_name="features", kinds=KINDS, code_version="1", partitions_def=DAYS, backfill_policy=ONE_RUN, pool="spark",
     deps=[
         "raw_tables",
-        "user_events",
-        dg.AssetDep("counter_increments", partition_mapping=days_back(CONTRACT.counters.window_days - 1, 0)),
+        dg.AssetDep("user_events", partition_mapping=days_back(_OPEN_DAYS, 0)),
+        dg.AssetDep("counter_increments", partition_mapping=days_back(CONTRACT.counters.longest_window_days - 1, 0)),
     ],
     check_specs=gate_specs("examples"),
 )  # fmt: skip

@@ -19,19 +19,19 @@ from gem_pipeline.quality.leakage import event_columns, recount
 from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
 from resources.inputs import SilverInputs
-from resources.lake import DeltaLake, StagedRows
+from resources.lake import DeltaLake, StagedRows, hold
 from resources.quarantine import LeftOut, SourceCount, count_source, keep_left_out, share_check
 from spark.conversions import attributed_conversions, quarantined_conversions, settled_conversions
 from spark.counters import OpenedDay, counter_increments
 from spark.examples import examples, judged_impressions, quarantined_impressions
 from spark.leakage import recount_sample
+from spark.open_day import OpenDay
 from spark.profile import partition_profile
 from spark.user_events import judged_engagements, quarantined_engagements, user_events
 from spark.vectors import judged_vectors, quarantined_vectors, vectors
 
 logger = logging.getLogger(__name__)
 
-MAX_BROADCAST_COUNTS = 4_000_000  # impressions x counters whose counts are broadcast; about 500 MB
 RECOUNTED = 8  # impressions of each date that are recounted for leaks
 
 
@@ -68,12 +68,14 @@ class _Recipe:
         left_out: source rows that are not among them; None: the table leaves none out.
         recount: staged rows -> the check of leaked events by date; None: nothing to check.
         lineage: what the commit's metadata says beside the fingerprints.
+        held: frames that were cached for the rows.
     """
 
     rows: DataFrame
     left_out: LeftOut | None
     recount: Callable[[DataFrame], dict[str, CheckResult]] | None
     lineage: dict[str, object]
+    held: list[DataFrame] = field(default_factory=list)
 
 
 class Derivation:
@@ -180,9 +182,11 @@ class Derivation:
         users, ads = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
         window = sorted({day for date in dates for day in self.inputs.window_days(date)})
         increments = self.lake.read(spark, "counter_increments").filter(F.col("date").isin(*window))
-        num_rows = sum(self.inputs.impressions[date][1] or 0 for date in dates)
-        small = 0 < num_rows * len(self.contract.counters.groups) <= MAX_BROADCAST_COUNTS
-        rows = examples(bronze, users, ads, increments, self.contract, broadcast_counters=small)
+        held: list[DataFrame] = []
+        rows = examples(
+            bronze, users, ads, increments, self.contract, open_day=self._open_day(spark, dates),
+            hold=partial(hold, into=held),
+        )  # fmt: skip
         judged = judged_impressions(bronze, users, ads, self.contract)
         used = sorted({p for day in window for p in self.inputs.counted_partitions(day)} | set(dates))
         return _Recipe(
@@ -194,8 +198,16 @@ class Derivation:
                 rows=lambda copies: quarantined_impressions(judged, copies_on=copies),
             ),
             recount=lambda staged: self._recount(recount_sample(staged, ads, self.contract, num_rows=RECOUNTED), used),
-            lineage=self._versions("user_events", "counter_increments"),
-        )
+            lineage=self._versions("user_events", "counter_increments"), held=held,
+        )  # fmt: skip
+
+    def _open_day(self, spark: SparkSession, dates: tuple[str, ...]) -> OpenDay | None:
+        """What counters of lag `none` read; None where the contract has none."""
+        if not self.contract.counters.see_open_day:
+            return None
+        needed = sorted({p for date in dates for p in self.inputs.open_partitions(date)})
+        events = self.lake.read(spark, "user_events").filter(F.col("date").isin(*needed))
+        return OpenDay(events=events, days=self._opened_days(spark, dates))
 
     def _vector_recipe(self, origin: tables.Origin, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
         del dates  # all of them are one
@@ -288,6 +300,8 @@ class Derivation:
             self._publish(staged, passed, profile, made.lineage, wanted)
         finally:
             self.lake.discard(staged)
+            for frame in made.held:
+                frame.unpersist()
         seconds = (time.monotonic() - started) / len(dates)
         markers = self._write_gates(table, wanted, profile, checks, counts, set(passed))
         stats = {

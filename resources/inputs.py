@@ -78,9 +78,16 @@ class SilverInputs:
         first = "" if previous is None else days_before(previous, self.contract.visibility.max_delay_days)
         return tuple(sorted(day for day in self.engagements if first <= day < date))
 
+    def open_partitions(self, date: str) -> tuple[str, ...]:
+        """Event partitions that the examples of a date read for counters of lag `none`; none without such counters."""
+        if not self.contract.counters.see_open_day:
+            return ()
+        first = days_before(date, self.contract.visibility.max_delay_days)
+        return tuple(sorted(day for day in self.engagements if first <= day <= date))
+
     def window_days(self, date: str) -> tuple[str, ...]:
         """Days whose counter increments the examples of a date sum up."""
-        first = days_before(date, self.contract.counters.window_days - 1)
+        first = days_before(date, self.contract.counters.longest_window_days - 1)
         return tuple(sorted(day for day in self.impressions if first <= day <= date))
 
     def _contents(self, table: str, dates: Iterable[str]) -> list[tuple[str, str]]:
@@ -117,9 +124,9 @@ class SilverInputs:
         own = self._present("impressions", date, self.contract.partition.min_impressions)
         ref = self.contract.tables
         dimensions = [self.lake.bronze_fingerprint(ref.users, "users"), self.lake.bronze_fingerprint(ref.ads, "ads")]
-        return self._fingerprint(
-            "examples", own, dimensions, self._contents("counter_increments", self.window_days(date))
-        )
+        increments = self._contents("counter_increments", self.window_days(date))
+        events = self._contents("user_events", self.open_partitions(date))
+        return self._fingerprint("examples", own, dimensions, increments, events)
 
     def vectors(self, origin: Origin) -> str:
         """Fingerprint of the dimension that a vector table is derived from.

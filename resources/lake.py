@@ -228,3 +228,9 @@ def _hive_partitions(path: Path, column: str, table: str) -> dict[str, tuple[str
         files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(folder.rglob("*.parquet"))]
         found[folder.name.partition("=")[2]] = (hashlib.sha256(repr(files).encode()).hexdigest()[:16], None)
     return found
+
+
+def hold(rows: DataFrame, *, into: list[DataFrame]) -> DataFrame:
+    """Cache rows that are read several times; whoever owns the list lets them go."""
+    into.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
+    return into[-1]

@@ -1,8 +1,8 @@
-"""`counter_increments`: what became known since the previous day opened; and their sums, per impression.
+"""`counter_increments`: what became known since the previous day opened, by series and key.
 
-Ours: counts are day-lagged. A day opens with its first impression, and an event is counted by the first
-day after its own partition at whose opening it was visible, so each event is counted exactly once and
-no impression sees a count that its platform could not have had.
+Ours: a day opens with its first impression, and an event is counted by the first day after its own
+partition at whose opening it was visible, so each event is counted exactly once and no impression sees
+a count that its platform could not have had. `spark/counter_columns.py` adds the increments up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
-from gem_pipeline.contracts.contract import Counter, DataContract
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.conversions import days_before
 from spark.expressions import visible_ts
 
 
@@ -46,21 +47,35 @@ def counted_on(day: OpenedDay, contract: DataContract) -> Column:
     return counted & not_before & (F.col("date") >= (day.first_partition or ""))
 
 
-def counter_key(counter: Counter, columns: dict[str, Column]) -> Column:
+def seen_within(day: OpenedDay, contract: DataContract) -> Column:
+    """Whether a row of `user_events` becomes visible within `day`, and is counted by a later one.
+
+    Of the partitions that the next day may count those up to `day` itself: its own events whenever they become
+    visible, and earlier ones that were not visible when it opened, unless they came too late to count at all.
+    """
+    visible = F.unix_micros(visible_ts(contract))
+    late = (F.col("date") < day.date) & (visible > day.opens_us)
+    return (F.col("date") == day.date) | (
+        late & (F.col("date") >= days_before(day.date, contract.visibility.max_delay_days))
+    )
+
+
+def counter_key(keys: tuple[str, ...], columns: dict[str, Column]) -> Column:
     """Key values joined by a vertical bar; null where one of them is unknown, '' for no keys."""
     parts: list[Column] = []
-    for position, key in enumerate(counter.keys):
+    for position, key in enumerate(keys):
         parts += [F.lit("|")] * (position > 0) + [columns[key].cast("string")]
     return F.concat(*parts) if parts else F.lit("")
 
 
-def _event_columns(contract: DataContract) -> dict[str, Column]:
+def event_columns(contract: DataContract) -> dict[str, Column]:
+    """Columns of `user_events` by the key that they are of a counter."""
     named = {"user": F.col("user_id"), "ad": F.col("ad_id"), "surface": F.col("surface")}
     return named | {a.name: F.col(a.name) for a in contract.sequence.attributes}
 
 
 def counter_increments(events: DataFrame, days: tuple[OpenedDay, ...], contract: DataContract) -> DataFrame:
-    """Count the events that each day learned of, by counter and key.
+    """Count the events that each day learned of, by series (`Counters.series`) and key.
 
     Args:
         events: rows of `user_events`, at least the partitions that `days` may count.
@@ -72,12 +87,13 @@ def counter_increments(events: DataFrame, days: tuple[OpenedDay, ...], contract:
     """
     schema = tables.counter_increments(contract)
     day = F.coalesce(*(F.when(counted_on(day, contract), F.lit(day.date)) for day in days))
-    columns = _event_columns(contract)
+    columns = event_columns(contract)
     matches = [
         F.when(
-            F.col("source") == c.source, F.struct(F.lit(c.name).alias("counter"), counter_key(c, columns).alias("key"))
+            F.col("source") == c.source,
+            F.struct(F.lit(c.name).alias("counter"), counter_key(c.keys, columns).alias("key")),
         )
-        for c in contract.counters.groups
+        for c in contract.counters.series
     ]
     found = F.filter(F.array(*matches), lambda match: match.isNotNull() & match["key"].isNotNull())
     counted = (
@@ -95,66 +111,8 @@ def counter_increments(events: DataFrame, days: tuple[OpenedDay, ...], contract:
 
 
 def _asked(column: str, contract: DataContract) -> Column:
-    """A kind's count, 0 for the counters that do not ask for the kind."""
+    """A kind's count, 0 for the series whose counters do not ask for the kind."""
     if not column.startswith("kind__"):
         return F.col(column)
-    asking = [c.name for c in contract.counters.groups if column.removeprefix("kind__") in c.kinds]
+    asking = [c.name for c in contract.counters.series if column.removeprefix("kind__") in c.kinds]
     return F.when(F.col("counter").isin(*asking), F.col(column)).otherwise(F.lit(0)).cast("bigint").alias(column)
-
-
-def _lookup(counter: Column, key: Column) -> Column:
-    """64-bit hash of a counter and its key: joins of numbers are several times faster than of strings."""
-    return F.xxhash64(counter, key)
-
-
-def _lookups(impressions: DataFrame, contract: DataContract) -> DataFrame:
-    """One row an impression and counter: date, impression_id, counter, lookup; unknown keys are left out."""
-    columns = {"user": F.col("user_id"), "ad": F.col("ad_id"), "surface": F.col("surface")}
-    columns |= {a.name: F.col(f"attribute__{a.name}") for a in contract.sequence.attributes}
-    keys = [(F.lit(c.name), counter_key(c, columns)) for c in contract.counters.groups]
-    pairs = [
-        F.struct(name.alias("counter"), F.when(key.isNotNull(), _lookup(name, key)).alias("lookup"))
-        for name, key in keys
-    ]
-    known = F.filter(F.array(*pairs), lambda pair: pair["lookup"].isNotNull())
-    return impressions.select("date", "impression_id", F.inline(known))
-
-
-def with_counters(
-    impressions: DataFrame, increments: DataFrame, contract: DataContract, *, broadcast: bool
-) -> DataFrame:
-    """Add every counter column: the sums of the increments of (date - window_days, date], 0 where there are none.
-
-    Args:
-        impressions: `date`, `impression_id`, `user_id`, `ad_id`, `surface`, and attributes named
-            `attribute__<name>`; (date, impression_id) is unique.
-        increments: rows of `counter_increments`, at least the windows of the impressions' dates.
-        contract: counters and their window.
-        broadcast: whether one number a kind for each impression and counter fits in memory; it saves
-            shuffling them and changes no value.
-    """
-    if not contract.counters.groups:
-        return impressions
-    numbers = ["events", *(f"kind__{kind}" for kind in contract.sequence.kinds)]
-    lookups = _lookups(impressions, contract)
-    learned = increments.select(
-        F.col("date").alias("_learned"), _lookup(F.col("counter"), F.col("key")).alias("lookup"), *numbers
-    )
-    oldest = F.date_sub(F.col("date").cast("date"), contract.counters.window_days)
-    in_window = (F.col("_learned") <= F.col("date")) & (F.col("_learned").cast("date") > oldest)
-    sums = (
-        lookups.select("lookup", "date").distinct().join(learned, on="lookup").filter(in_window)
-        .groupBy("lookup", "date").agg(F.array(*(F.sum(number) for number in numbers)).alias("counts"))
-    )  # fmt: skip
-    found = (
-        lookups.join(F.broadcast(sums) if broadcast else sums, on=["lookup", "date"])
-        .groupBy("date", "impression_id")
-        .agg(F.map_from_entries(F.collect_list(F.struct("counter", "counts"))).alias("_counts"))
-    )
-    position = {kind: index + 1 for index, kind in enumerate(contract.sequence.kinds)}
-    columns = {
-        tables.count_column(counter.name, kind): F.coalesce(F.col("_counts")[counter.name][index], F.lit(0))
-        for counter in contract.counters.groups
-        for kind, index in ((None, 0), *((kind, position[kind]) for kind in counter.kinds))
-    }
-    return impressions.join(found, on=["date", "impression_id"], how="left").withColumns(columns).drop("_counts")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract, Objective
-from spark.counters import with_counters
+from spark.counter_columns import with_counters
 from spark.dimensions import ad_attributes, feature_value, user_attributes
 from spark.expressions import attributes_as_of, column_type, hashed_id, keep_first, typed, user_bucket, utc_time
 from spark.judging import (
@@ -25,6 +25,7 @@ from spark.judging import (
     with_ad_state,
     with_user_state,
 )
+from spark.open_day import OpenDay
 
 HOUR_US = 3_600_000_000
 
@@ -113,7 +114,8 @@ def examples(
     increments: DataFrame,
     contract: DataContract,
     *,
-    broadcast_counters: bool = True,
+    open_day: OpenDay | None = None,
+    hold: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
     """Derive the rows of `examples` for every date partition in `impressions`.
 
@@ -123,7 +125,8 @@ def examples(
         ads: bronze ad dimension.
         increments: rows of `counter_increments`, at least the windows of the impressions' dates.
         contract: names columns, features, counters, objectives.
-        broadcast_counters: whether the counts of all impressions fit in memory; changes no value.
+        open_day: events and openings of the dates; needed where a counter has lag `none`.
+        hold: caches rows that are read several times, and whose caller lets them go; changes no value.
 
     Returns:
         Rows with exactly the columns of the table's schema; rows with a fault are left out (they are
@@ -141,7 +144,7 @@ def examples(
         rows, ad_attributes(ads, contract), key="ad_id", time="impression_ts",
         has_validity=has_validity["ads"] is not None,
     )  # fmt: skip
-    rows = with_counters(rows, increments, contract, broadcast=broadcast_counters)
+    rows = with_counters(hold(rows) if hold else rows, increments, contract, open_day=open_day)
     derived = {
         "bucket": user_bucket(F.col("user_id"), contract),
         **{f.name: context_of(f.column) for f in contract.features if f.origin == "context"},

@@ -12,6 +12,7 @@ from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.conversions import days_before
 from spark.counters import OpenedDay, counter_increments
 from spark.examples import examples
+from spark.open_day import OpenDay
 from spark.user_events import user_events
 from tests.oracles.event_log import DATES, Row, opens
 
@@ -68,7 +69,12 @@ class Frames:
     def examples(self, increments: DataFrame | None = None) -> DataFrame:
         """`examples` of every date of the impressions."""
         counted = self.increments() if increments is None else increments
-        return examples(self.impressions, self.users, self.ads, counted, self.contract)
+        return examples(self.impressions, self.users, self.ads, counted, self.contract, open_day=self.open_day())
+
+    def open_day(self) -> OpenDay:
+        """Events of every date, and when the dates opened."""
+        dates = tuple(sorted({row["day"] for row in self.rows["impressions"]}))
+        return OpenDay(events=self.events(), days=self.opened_days(dates))
 
     def only(self, *dates: str) -> Frames:
         """The same dimensions with the facts of some dates."""

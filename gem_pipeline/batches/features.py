@@ -127,13 +127,13 @@ def _token_ids(
 
 
 def _dense(contract: DataContract, rows: pa.Table) -> npt.NDArray[np.float32]:
-    """Dense inputs in the order of `layout.dense`."""
+    """Dense inputs in the order of `layout.dense`; rates are smoothed towards `Counters.prior_of`."""
     columns = [encoding.number_inputs(rows[f.name], f.transform) for f in contract.features if f.kind == "dense"]
-    groups = contract.counters.groups
-    for counter in groups:
+    for counter in contract.counters.groups:
         events_N = rows[tables.count_column(counter.name)].to_numpy()
         columns.append(encoding.count_inputs(events_N))
-        prior = next(c for c in groups if not c.keys and c.source == counter.source)
+        prior = contract.counters.prior_of(counter)
+        assert prior is not None, "checked when the contract was loaded"
         for kind in counter.kinds:
             hits_N = rows[tables.count_column(counter.name, kind)].to_numpy()
             over_all = rows[tables.count_column(prior.name, kind)], rows[tables.count_column(prior.name)]

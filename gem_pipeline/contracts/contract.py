@@ -16,6 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from gem_pipeline.contracts.conversions import Attribution, ConversionsTable, Objective, conversion_faults
+from gem_pipeline.contracts.counters import Counters, counter_faults
 from gem_pipeline.contracts.parts import Day, Name, Part, TableRef
 from gem_pipeline.contracts.quality import QualityRule
 from gem_pipeline.contracts.worlds import WorldChoice
@@ -204,28 +205,6 @@ class Sequence(Part):
     attributes: tuple[EventAttribute, ...] = ()
 
 
-class Counter(Part):
-    """Point-in-time counts of events by some keys, over a window of days, day-lagged.
-
-    Attributes:
-        keys: `user`, `ad`, `surface` or the name of an event attribute; empty: over everything.
-        source: the event source that is counted.
-        kinds: kinds counted beside the number of events.
-    """
-
-    name: Name
-    keys: tuple[Name, ...]
-    source: Name
-    kinds: tuple[Name, ...]
-
-
-class Counters(Part):
-    """All counters and their window in days."""
-
-    window_days: int = Field(ge=1)
-    groups: tuple[Counter, ...] = ()
-
-
 class Verticals(Part):
     """Which surface x objective cells get a vertical model.
 
@@ -296,20 +275,11 @@ class DataContract(Part):
         attributes = [a.name for a in self.sequence.attributes]
         for fault in conversion_faults(self.objectives, self.attribution, self.tables.conversions, attributes):
             raise ValueError(fault)
-        keys = {"user", "ad", "surface"} | {a.name for a in self.sequence.attributes}
-        for counter in self.counters.groups:
-            if strangers := set(counter.keys) - keys:
-                raise ValueError(f"counter {counter.name}: unknown keys {sorted(strangers)}")
-            if strangers := set(counter.kinds) - set(self.sequence.kinds):
-                raise ValueError(f"counter {counter.name}: unknown kinds {sorted(strangers)}")
-            if counter.source not in self.sequence.sources:
-                raise ValueError(f"counter {counter.name}: unknown source {counter.source}")
-            prior = next((c for c in self.counters.groups if not c.keys and c.source == counter.source), None)
-            if prior is None or set(counter.kinds) - set(prior.kinds):
-                raise ValueError(
-                    f"counter {counter.name}: source {counter.source} needs a counter without keys "
-                    "that counts the same kinds, as the prior of its rates"
-                )
+        sequence = self.sequence
+        for fault in counter_faults(
+            self.counters, attributes=attributes, kinds=sequence.kinds, sources=sequence.sources
+        ):
+            raise ValueError(fault)
         for what, names in (
             ("embedding table", [t.name for t in self.embedding_tables]),
             ("feature", [f.name for f in self.features]),

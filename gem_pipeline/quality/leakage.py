@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gem_pipeline.contracts import tables
-from gem_pipeline.contracts.contract import Counter, DataContract
+from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.counters import Counter
 from gem_pipeline.quality.gate import CheckResult
 
 Impression = Mapping[str, Any]

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from gem_pipeline.contracts.contract import DataContract
+from gem_pipeline.contracts.counters import Counter as CounterRule
 
 Row = dict[str, Any]
 DATES = ("2024-03-01", "2024-03-02", "2024-03-04", "2024-03-05")  # one day without rows
@@ -20,13 +21,19 @@ def log_contract(**visibility: int) -> DataContract:
     """Two surfaces, two sources, ads with validity, counters with every kind of key."""
     rule = {"allowance_s": 5, "user_buckets": 3, "max_delay_days": 1, **visibility}
     groups = [
-        {"name": "all", "keys": [], "source": "feed", "kinds": ["click", "like"]},
+        {"name": "all", "keys": [], "source": "feed", "kinds": ["view", "click", "like"]},
         {"name": "place", "keys": ["surface"], "source": "feed", "kinds": ["click"]},
         {"name": "user", "keys": ["user"], "source": "feed", "kinds": ["click", "like"]},
         {"name": "all_old", "keys": [], "source": "import", "kinds": ["like"]},
         {"name": "old", "keys": ["user"], "source": "import", "kinds": ["like"]},
         {"name": "ad_place", "keys": ["ad", "surface"], "source": "feed", "kinds": []},
         {"name": "owner", "keys": ["user", "owner"], "source": "feed", "kinds": ["click"]},
+        {"name": "all_now", "keys": [], "source": "feed", "kinds": ["click"], "lag": "none", "window_days": 1},
+        {"name": "place_now", "keys": ["surface"], "source": "feed", "kinds": [], "lag": "none"},
+        {"name": "user_now", "keys": ["user"], "source": "feed", "kinds": ["click"], "lag": "none", "window_days": 1},
+        {"name": "old_now", "keys": ["user"], "source": "import", "kinds": ["like"], "lag": "none", "window_days": 30},
+        {"name": "owner_now", "keys": ["owner"], "source": "feed", "kinds": ["like"], "lag": "none"},
+        {"name": "user_day", "keys": ["user"], "source": "feed", "kinds": ["view"], "window_days": 1},
     ]
     return DataContract.model_validate(
         {
@@ -276,12 +283,12 @@ def _key(counter_keys: tuple[str, ...], row: Row) -> str | None:
 
 
 def increments_of(tables: dict[str, list[Row]], contract: DataContract) -> dict[tuple[str, str, str], list[int]]:
-    """(date, counter, key) -> events and then one number a kind."""
+    """(date, series, key) -> events and then one number a kind."""
     opened = opens(tables)
     found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0] * (1 + len(KINDS)))
     for event in events_of(tables):
         day = counted_on(event, opened, contract)
-        for counter in contract.counters.groups:
+        for counter in contract.counters.series:
             key = _key(counter.keys, event)
             if day is None or key is None or event["source"] != counter.source:
                 continue
@@ -292,24 +299,64 @@ def increments_of(tables: dict[str, list[Row]], contract: DataContract) -> dict[
     return dict(found)
 
 
+def _waiting(tables: dict[str, list[Row]], contract: DataContract) -> dict[tuple[str, str, str], list[Row]]:
+    """(date, counter, key) -> events of the partitions up to the date that no day so far has counted, nor ruled out."""
+    opened = opens(tables)
+    found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for event in events_of(tables):
+        known = counted_on(event, opened, contract)
+        for day in opened:
+            age = date.fromisoformat(day) - date.fromisoformat(event["date"])
+            if not timedelta(0) <= age <= timedelta(days=contract.visibility.max_delay_days):
+                continue
+            for counter in contract.counters.groups:
+                key = _key(counter.keys, event)
+                if (known is None or known > day) and key is not None and event["source"] == counter.source:
+                    found[day, counter.name, key].append(event)
+    return found
+
+
+class _Counts:
+    """What each counter says at an impression."""
+
+    def __init__(self, tables: dict[str, list[Row]], contract: DataContract) -> None:
+        self.contract, self.known = contract, {}
+        self.days = sorted({row["day"] for row in tables["impressions"]})
+        self.increments, self.waiting = increments_of(tables, contract), _waiting(tables, contract)
+
+    def of(self, day: str, at: datetime, keys: Row) -> dict[str, list[int]]:
+        """Counter -> events and then one number a kind."""
+        return {c.name: self._one(c, _key(c.keys, keys), day, at) for c in self.contract.counters.groups}
+
+    def _one(self, counter: CounterRule, key: str | None, day: str, at: datetime) -> list[int]:
+        if key is None:
+            return [0] * (1 + len(counter.kinds))
+        if (place := (counter.name, key, day, at)) not in self.known:
+            self.known[place] = self._counted(counter, key, day, at)
+        return self.known[place]
+
+    def _counted(self, counter: CounterRule, key: str, day: str, at: datetime) -> list[int]:
+        counters, allowance_s = self.contract.counters, self.contract.visibility.allowance_s
+        oldest = date.fromisoformat(day) - timedelta(days=counters.window_of(counter))
+        window = [d for d in self.days if oldest < date.fromisoformat(d) <= date.fromisoformat(day)]
+        stored = [self.increments.get((d, counters.stored_as(counter), key), [0] * 4) for d in window]
+        seen = [e for e in self.waiting.get((day, counter.name, key), []) if sees(at, e, allowance_s)]
+        since = seen if counter.lag == "none" else []
+        places = [0, *(1 + KINDS.index(kind) for kind in counter.kinds)]
+        lagged = [sum(numbers[place] for numbers in stored) for place in places]
+        within = [len(since), *(sum(kind in e["kinds"] for e in since) for kind in counter.kinds)]
+        return [one + other for one, other in zip(lagged, within, strict=True)]
+
+
 def examples_of(tables: dict[str, list[Row]], contract: DataContract) -> list[Row]:
     """Rows of `examples`, with counters as nested numbers, unordered; the user of an opted-out one is None."""
-    increments, ads = increments_of(tables, contract), _by_ad(tables)
-    users, examples, days = by_user(tables), [], sorted({row["day"] for row in tables["impressions"]})
+    counts, ads = _Counts(tables, contract), _by_ad(tables)
+    users, examples = by_user(tables), []
     for row in _first_by_arrival([row for row in tables["impressions"] if impression_fault(row) is None], "iid"):
         hidden = opted_out(users, row)
         user, age = (None, None) if hidden else (row["uid"], user_as_of(users, row["uid"], row["at"])["age"])
         ad = _ad_as_of(ads[row["aid"]], row["aid"], row["at"])
         keys = {"user": user, "ad": row["aid"], "surface": row["place"], "owner": ad["owner_id"]}
-        oldest = date.fromisoformat(row["day"]) - timedelta(days=contract.counters.window_days)
-        window = [day for day in days if oldest < date.fromisoformat(day) <= date.fromisoformat(row["day"])]
-        counts = {
-            counter.name: [
-                sum(increments.get((day, counter.name, key), [0] * 4)[i] for day in window)
-                for i in (0, *(1 + KINDS.index(kind) for kind in counter.kinds))
-            ] if (key := _key(counter.keys, keys)) is not None else [0] * (1 + len(counter.kinds))
-            for counter in contract.counters.groups
-        }  # fmt: skip
         tags = (
             None
             if ad["tags"] is None or row["place"] != "s1"
@@ -320,6 +367,7 @@ def examples_of(tables: dict[str, list[Row]], contract: DataContract) -> list[Ro
              "at": row["at"], "owner": ad["owner_id"], "tags": tags,
              "age": age, "slot": row["slot"], "hour": str(row["at"].hour),
              "weekday": str(row["at"].isoweekday() % 7 + 1), "click": row["clicked"],
-             "buy": row["bought"] if row["place"] == "s1" else None, "counts": counts}
+             "buy": row["bought"] if row["place"] == "s1" else None,
+             "counts": counts.of(row["day"], row["at"], keys)}
         )  # fmt: skip
     return examples

@@ -21,6 +21,17 @@ def test_windows_follow_the_days_that_have_impressions(inputs):
     assert inputs.counted_partitions(DATES[0]) == ()
     assert inputs.counted_partitions(DATES[3]) == (DATES[2],)
     assert inputs.counted_partitions(DATES[2]) == DATES[:2]
+    assert inputs.window_days(DATES[2]) == DATES[:3]  # the longest window
+
+
+def test_windows_and_partitions_follow_what_the_counters_ask_for(inputs):
+    assert inputs.open_partitions(DATES[3]) == DATES[2:]
+    assert inputs.open_partitions(DATES[2]) == DATES[2:3]  # the day before has no rows
+    document = log_contract().model_dump(mode="json")
+    lagged = [c for c in document["counters"]["groups"] if c["lag"] == "day"]
+    document["counters"]["groups"] = lagged
+    inputs.contract = type(log_contract()).model_validate(document)
+    assert inputs.open_partitions(DATES[3]) == ()
     assert inputs.window_days(DATES[2]) == (DATES[1], DATES[2])  # three calendar days, one without rows
 
 

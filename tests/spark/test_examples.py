@@ -120,7 +120,8 @@ def test_an_impression_of_an_opted_out_user_points_to_nobody(logs, found):
     assert not {row["user_id"] for row in rows} & known
     assert len({row["user_id"] for row in rows}) == len({row["impression_id"] for row in rows})
     assert {row["age"] for row in rows} == {None}
-    assert {row[name] for row in rows for name in ("count__user", "count__user__click", "count__old")} == {0}
+    of_the_user = ("count__user", "count__user__click", "count__old", "count__user_now")
+    assert {row[name] for row in rows for name in of_the_user} == {0}
     assert any(row["owner"] is not None for row in rows)
     assert any(row["slot"] is not None for row in rows)
 
@@ -154,9 +155,18 @@ def test_an_impression_lies_within_a_day_of_its_day(frames, seconds, kept):
     assert judged.filter("fault IS NULL").count() == kept
 
 
-def test_shuffled_input_and_unbroadcast_counters_give_the_same_rows(logs, increments, everything):
+def test_shuffled_input_and_held_rows_give_the_same_rows(logs, increments, everything):
     shuffled = [frame.repartition(7) for frame in (logs.impressions, logs.users, logs.ads, increments)]
-    assert profile(examples(*shuffled, logs.contract, broadcast_counters=False), logs.contract) == everything
+    open_day = replace(logs.open_day(), events=logs.events().repartition(5))
+    held = []
+
+    def hold(rows):
+        held.append(rows.cache())
+        return held[-1]
+
+    again = examples(*shuffled, logs.contract, open_day=open_day, hold=hold)
+    assert profile(again, logs.contract) == everything
+    held[0].unpersist()
 
 
 def test_later_days_and_their_events_never_change_earlier_features(logs, everything):
