@@ -63,6 +63,11 @@ def session_options(home: Path, master: str) -> dict[str, str]:
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Kept for the UI even where it is off: a thousand plans of these sizes fill the driver of a long-lived process.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
         "spark.sql.warehouse.dir": str((home / "spark" / "warehouse").resolve()),
     }
     if (cores := _local_cores(master)) is not None:

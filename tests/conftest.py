@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,9 +48,23 @@ def spark(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
 
     home = tmp_path_factory.mktemp("spark")
     (home / "jars").symlink_to(jars)
+    os.environ.setdefault("GEM_SPARK_MEMORY", "3g")  # one driver for every module of the run
     session = spark_session(home, "local[2]")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _spark_forgets_a_module_that_is_over() -> Iterator[None]:
+    """Let go of cached frames and of Delta's snapshots, which would fill the driver in the course of the run."""
+    yield
+    if "pyspark" not in sys.modules:
+        return
+    from resources.spark_session import running_session
+
+    if (session := running_session()) is not None:
+        session.catalog.clearCache()
+        session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 @pytest.fixture(scope="session")
