@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import yaml
 from deltalake import DeltaTable
 
 from benchmarks._lines import append, line
+from benchmarks._memory import resident_bytes
 from benchmarks._peers import peer_python
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -42,8 +44,8 @@ def contract_of(events: int, days: int, history_days: int = 7) -> DataContract:
     """The contract of the everyday world of a size."""
     document = yaml.safe_load(world_contract("everyday", events=events))
     document["world"]["history_days"] = history_days
-    last = 1 + days
-    document["partition"]["last_day"] = f"2026-01-{last - 1:02d}" if last <= 32 else f"2026-02-{last - 32:02d}"
+    first = date.fromisoformat(document["partition"]["first_day"])
+    document["partition"]["last_day"] = str(first + timedelta(days=days - 1))
     return DataContract.model_validate(document)
 
 
@@ -56,7 +58,7 @@ def child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
 
         def watch() -> None:
             while running.poll() is None:
-                peak[0] = max(peak[0], sum(_rss(p) for p in (family, *_children(family))))
+                peak[0] = max(peak[0], resident_bytes(family))
                 time.sleep(0.2)
 
         watcher = threading.Thread(target=watch)
@@ -67,20 +69,6 @@ def child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
     if running.returncode:
         raise RuntimeError(f"job {job} at {events} events failed with code {running.returncode}")
     return json.loads(told.strip().splitlines()[-1]) | {"peak_rss_gb": peak[0] / 1e9}
-
-
-def _children(family: psutil.Process) -> list[psutil.Process]:
-    try:
-        return family.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _rss(process: psutil.Process) -> int:
-    try:
-        return process.memory_info().rss
-    except psutil.NoSuchProcess:
-        return 0
 
 
 def run_child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:

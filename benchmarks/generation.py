@@ -18,6 +18,7 @@ import psutil
 import yaml
 
 from benchmarks._lines import append, line
+from benchmarks._memory import resident_bytes
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.datasets.worlds.log import WorldLog
 from gem_pipeline.datasets.worlds.template import world_contract
@@ -49,7 +50,7 @@ def measure(events: int) -> tuple[float, float, int]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             family = psutil.Process(child.pid)
             while child.poll() is None:
-                peak = max(peak, _memory(family))
+                peak = max(peak, resident_bytes(family))
                 time.sleep(SAMPLE_S)
             seconds = time.monotonic() - started
             assert child.stdout is not None
@@ -57,16 +58,6 @@ def measure(events: int) -> tuple[float, float, int]:
         if child.returncode:
             raise RuntimeError(f"generating {events} events failed with code {child.returncode}")
     return seconds, peak / 1e9, int(told.split()[-1])
-
-
-def _memory(family: psutil.Process) -> int:
-    total = 0
-    for process in (family, *family.children(recursive=True)):
-        try:
-            total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total
 
 
 def lines(sizes: Sequence[int]) -> Iterator[dict[str, Any]]:

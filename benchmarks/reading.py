@@ -10,7 +10,6 @@ import argparse
 import json
 import platform
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ import pyarrow as pa
 import torch
 
 from benchmarks._generated_lake import LakeShape, write_lake
+from benchmarks._lines import commit
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.batching import batch_rows
 from gem_pipeline.batches.layout import InputLayout
@@ -171,10 +171,9 @@ def _spread(values: Sequence[float]) -> dict[str, float | int]:
 
 
 def _line(figure: str, found: dict[str, Any], *, unit: str, baseline: str | None, size: str) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     return {
         "bench": "reading", "figure": figure, **found, "unit": unit, "baseline": baseline, "seed": 0, "size": size,
-        "why": "", "commit": commit, "cpu": platform.processor() or platform.machine(),
+        "why": "", "commit": commit(), "cpu": platform.processor() or platform.machine(),
     }  # fmt: skip
 
 

@@ -10,13 +10,13 @@ import argparse
 import json
 import platform
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks._lines import commit
 from gem_pipeline.contracts.contract import DataContract, load_contract
 from gem_pipeline.metrics.intervals import BootstrapConfig
 from gem_pipeline.metrics.pooling import ALL, Comparison, ScoredRows, comparison_rows, pool_days
@@ -85,13 +85,9 @@ def _line(figure: str, metric: object, *, unit: str, size: str, runs: int) -> di
         "unit": unit, "baseline": "vertical without a teacher", "runs": runs, "seed": 0, "size": size,
         "low": metric.low if isinstance(metric, Estimate) else None,
         "high": metric.high if isinstance(metric, Estimate) else None,
-        "why": "" if found else f"state {metric}", "commit": _commit(),
+        "why": "" if found else f"state {metric}", "commit": commit(),
         "cpu": platform.processor() or platform.machine(),
     }  # fmt: skip
-
-
-def _commit() -> str:
-    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

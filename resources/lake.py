@@ -19,7 +19,7 @@ from gem_pipeline.datasets.landing import table_path
 from gem_pipeline.errors import DataSourceError, SchemaError
 from gem_pipeline.quality.gate import partition_files
 
-_PROPERTIES = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
+PLAIN_PROTOCOL = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +106,7 @@ class DeltaLake:
         if delta is None:
             DeltaTable.create(
                 self.path(schema.name), schema.arrow(), mode="ignore", partition_by=list(schema.partition_by),
-                configuration=dict(_PROPERTIES),
+                configuration=dict(PLAIN_PROTOCOL),
             )  # fmt: skip
             return
         there = {field.name: str(field.type) for field in delta.schema().fields}

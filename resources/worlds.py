@@ -4,8 +4,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date as Date
-from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,12 +14,14 @@ from pyspark.sql import functions as F
 
 from gem_pipeline.atomic import write_json
 from gem_pipeline.contracts.contract import DataContract, TableRef
+from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.datasets.landing import LandedPartition, landed_before, mark_landed, table_path
 from gem_pipeline.datasets.worlds.log import WorldLog
 from gem_pipeline.datasets.worlds.population import day_index
 from gem_pipeline.datasets.worlds.tables import SERVED, USERS, content_rows, user_rows
 from gem_pipeline.errors import PartitionError
 from gem_pipeline.quality.gate import partition_files
+from resources.lake import PLAIN_PROTOCOL
 from spark import faults, worlds
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 TRUTH = "worlds/served"  # beside bronze, outside every contract: models never see it
 LATEST_ARRIVAL_DAYS = 4  # a conversion arrives at most so many days after it happened
 USERS_A_BATCH = 100_000
-_PLAIN = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +95,7 @@ class WorldLanding:
     def _sources(self, date: str) -> list[str]:
         """Days with impressions whose conversions may arrive on a day, and the day itself."""
         window = max(kind.window_days for kind in self.log.world.conversions) + LATEST_ARRIVAL_DAYS
-        day = Date.fromisoformat(date)
-        days = (str(day - timedelta(days=back)) for back in range(window + 1))
+        days = (days_before(date, back) for back in range(window + 1))
         there = set(self.log.days())
         return sorted(d for d in days if d in there and self.log.has_impressions(d))
 
@@ -110,8 +108,7 @@ class WorldLanding:
         return str(json.loads(marker.read_text())["fingerprint"]) if marker.exists() else self.log.truth_fingerprint
 
     def _missing_truth(self, dates: set[str]) -> tuple[str, ...]:
-        logged = {date for date in dates if self._truth_fingerprint(date) == self.log.truth_fingerprint}
-        return tuple(sorted(date for date in logged if not self._truth_marker(date).exists()))
+        return tuple(sorted(date for date in dates if not self._truth_marker(date).exists()))
 
     def _land_truth(self, dates: set[str]) -> None:
         missing = self._missing_truth(dates)
@@ -126,7 +123,7 @@ class WorldLanding:
 
     def _land_days(self, dates: tuple[str, ...]) -> Iterator[LandedPartition]:
         spark, tables, choice = self.spark_provider(), self.contract.tables, self.log.choice.faults
-        before = {date: str(Date.fromisoformat(date) - timedelta(days=1)) for date in dates}
+        before = {date: days_before(date, 1) for date in dates}
         earlier = tuple(day for day in before.values() if choice.late and day in self.log.days())
         sources = {day for date in (*dates, *earlier) for day in self._sources(date)}
         self._land_truth(sources)
@@ -191,7 +188,7 @@ class WorldLanding:
         return table_path(ref, self.lake)
 
     def _ensure(self, path: Path, schema: pa.Schema) -> None:
-        DeltaTable.create(str(path), schema, mode="ignore", partition_by=["date"], configuration=dict(_PLAIN))
+        DeltaTable.create(str(path), schema, mode="ignore", partition_by=["date"], configuration=dict(PLAIN_PROTOCOL))
 
     def _replace(self, path: str, rows: DataFrame, dates: tuple[str, ...], schema: pa.Schema | None = None) -> int:
         """Replace some days of a table by one commit."""
@@ -203,7 +200,7 @@ class WorldLanding:
         if DeltaTable.is_deltatable(str(place)):
             writer = writer.option("replaceWhere", f"date IN ({listed})")
         else:
-            for name, value in _PLAIN.items():
+            for name, value in PLAIN_PROTOCOL.items():
                 writer = writer.option(name, value)
         writer.save(str(place))
         logger.info("landed %s for %d day(s)", place.name, len(dates))
