@@ -1,6 +1,7 @@
 """`user_events` of a world by Polars or DuckDB, run by an interpreter that has them.
 
-Judge, de-duplicate, bits, ad attribute as of the event, clustered by (bucket, user, time), a file a date and bucket.
+Judge, drop copies (the same user and id earlier in the date or on the date before), bits, ad attribute as of the
+event, clustered by (bucket, user, time), a file a date and bucket.
 
 python _derivation_peers.py polars|duckdb BRONZE_FILES CONTENT_FILES TARGET; prints the seconds. Standard library,
 Polars and DuckDB only: nothing of this project is imported.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from datetime import date
 from pathlib import Path
 
 KINDS = ("view", "like", "share", "comment", "message", "hide", "survey_positive", "survey_negative", "ad_view",
@@ -24,14 +26,21 @@ def by_polars(days: dict[str, list[str]], content: list[str], target: Path) -> N
     """Polars: the whole as one query, streamed into a partitioned sink."""
     import polars as pl
 
-    scans = [pl.scan_parquet(files).with_columns(date=pl.lit(day)) for day, files in days.items()]
+    scans = [
+        pl.scan_parquet(files).with_columns(date=pl.lit(day), day=pl.lit(date.fromisoformat(day)))
+        for day, files in days.items()
+    ]
     known = pl.all_horizontal(pl.col(name).is_not_null() for name in KEYS)
     kept = pl.concat(scans, how="diagonal").filter(
         known & pl.col("surface").is_in(SURFACES) & pl.col("source").is_in(SOURCES)
         & pl.col("actions").list.eval(pl.element().is_in(KINDS)).list.all()
         & (pl.col("ingest_ts") >= pl.col("event_ts"))
+        & (pl.col("event_ts") <= pl.col("day").cast(pl.Datetime("us", "UTC")) + pl.duration(days=2))
     )  # fmt: skip
-    once = kept.sort("ingest_ts").unique(subset=["event_id", "date"], keep="first", maintain_order=True)
+    ordered = kept.sort("user_id", "event_id", "day", "ingest_ts")
+    again = pl.all_horizontal(pl.col(name) == pl.col(name).shift() for name in ("user_id", "event_id"))
+    near = pl.col("day") - pl.col("day").shift() <= pl.duration(days=1)
+    once = ordered.filter(~(again & near).fill_null(False))
     bits = sum(pl.col("actions").list.contains(kind).cast(pl.Int32) * (1 << i) for i, kind in enumerate(KINDS))
     makers = pl.scan_parquet(content).select("content_id", "valid_from", "maker_id").sort("valid_from")
     rows = (
@@ -67,7 +76,9 @@ def by_duckdb(days: dict[str, list[str]], content: list[str], target: Path) -> N
                 SELECT * FROM ({union})
                 WHERE {known} AND surface IN {SURFACES} AND source IN {SOURCES}
                     AND list_has_all({list(KINDS)!r}, actions) AND ingest_ts >= event_ts
-                QUALIFY row_number() OVER (PARTITION BY event_id, date ORDER BY ingest_ts) = 1)
+                    AND event_ts <= date::DATE::TIMESTAMP AT TIME ZONE 'UTC' + INTERVAL 2 DAY
+                QUALIFY coalesce(date::DATE - lag(date::DATE) OVER (
+                    PARTITION BY user_id, event_id ORDER BY date, ingest_ts), 9) > 1)
             SELECT date, hash(user_id) % {BUCKETS} AS bucket, user_id, event_ts, ingest_ts, hash(event_id) AS event_key,
                 kept.content_id AS ad_id, surface, source, {bits} AS actions, dwell_s AS value, maker_id AS maker
             FROM kept ASOF LEFT JOIN (SELECT content_id, valid_from, maker_id FROM read_parquet({content!r})) AS made

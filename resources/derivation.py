@@ -8,31 +8,22 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.tables import TableSchema
 from gem_pipeline.quality.gate import CheckResult, GateMarker, gate_error, read_gate, write_gate
-from gem_pipeline.quality.leakage import event_columns, recount
 from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
 from resources.inputs import SilverInputs
-from resources.lake import DeltaLake, StagedRows, hold
-from resources.quarantine import LeftOut, SourceCount, count_source, keep_left_out, share_check
-from spark.conversions import attributed_conversions, quarantined_conversions, settled_conversions
-from spark.counters import OpenedDay, counter_increments
-from spark.examples import examples, judged_impressions, quarantined_impressions
-from spark.leakage import recount_sample
-from spark.open_day import OpenDay
+from resources.lake import DeltaLake, StagedRows
+from resources.quarantine import SourceCount, count_source, keep_left_out, share_check
+from resources.recipes import Recipe, Recipes
 from spark.profile import partition_profile
-from spark.user_events import judged_engagements, quarantined_engagements, user_events
-from spark.vectors import judged_vectors, quarantined_vectors, vectors
 
 logger = logging.getLogger(__name__)
-
-RECOUNTED = 8  # impressions of each date that are recounted for leaks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,25 +50,6 @@ class PublishedPartition:
     stats: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Recipe:
-    """How the stale dates of a table are computed.
-
-    Attributes:
-        rows: the derived rows.
-        left_out: source rows that are not among them; None: the table leaves none out.
-        recount: staged rows -> the check of leaked events by date; None: nothing to check.
-        lineage: what the commit's metadata says beside the fingerprints.
-        held: frames that were cached for the rows.
-    """
-
-    rows: DataFrame
-    left_out: LeftOut | None
-    recount: Callable[[DataFrame], dict[str, CheckResult]] | None
-    lineage: dict[str, object]
-    held: list[DataFrame] = field(default_factory=list)
-
-
 class Derivation:
     """Derives `user_events`, `counter_increments`, `examples` and `attributed_conversions` for a set of dates.
 
@@ -97,6 +69,7 @@ class Derivation:
         self.contract, self.lake, self.home = contract, lake, home
         self._spark = spark_provider
         self.inputs = SilverInputs(contract=contract, lake=lake, home=home)
+        self.recipes = Recipes(contract=contract, lake=lake, inputs=self.inputs)
 
     def user_events(self, dates: Iterable[str]) -> list[PublishedPartition]:
         """Derive event partitions.
@@ -109,13 +82,13 @@ class Derivation:
         """
         self.inputs.refresh()
         wanted = {date: self.inputs.user_events(date) for date in sorted(set(dates))}
-        return self._derive(tables.user_events(self.contract), wanted, self._event_recipe)
+        return self._derive(tables.user_events(self.contract), wanted, self.recipes.events)
 
     def counter_increments(self, dates: Iterable[str]) -> list[PublishedPartition]:
         """Derive counter increments; the events of the dates before must be there. Raises as `user_events`."""
         self.inputs.refresh()
         wanted = {date: self.inputs.counter_increments(date) for date in sorted(set(dates))}
-        return self._derive(tables.counter_increments(self.contract), wanted, self._increment_recipe)
+        return self._derive(tables.counter_increments(self.contract), wanted, self.recipes.increments)
 
     def examples(self, dates: Iterable[str]) -> list[PublishedPartition]:
         """Derive examples, and the vectors that they point at; the counter increments of their window must be there.
@@ -125,7 +98,7 @@ class Derivation:
         self.inputs.refresh()
         self.vectors()
         wanted = {date: self.inputs.examples(date) for date in sorted(set(dates))}
-        return self._derive(tables.examples(self.contract), wanted, self._example_recipe)
+        return self._derive(tables.examples(self.contract), wanted, self.recipes.examples)
 
     def vectors(self) -> list[PublishedPartition]:
         """Derive the vectors of ads and users as they are now; nothing where the contract has none.
@@ -136,7 +109,7 @@ class Derivation:
         found = []
         for origin, schema in tables.vector_tables(self.contract):
             wanted = {tables.ALL_DAYS: self.inputs.vectors(origin)}
-            found += self._derive(schema, wanted, partial(self._vector_recipe, origin))
+            found += self._derive(schema, wanted, partial(self.recipes.vectors, origin))
         return found
 
     def attributed_conversions(self, dates: Iterable[str]) -> list[PublishedPartition]:
@@ -154,112 +127,12 @@ class Derivation:
         asked = sorted(set(dates))
         touched = sorted({*asked, *self.inputs.within_reach(asked, self.inputs.examples_there)})
         wanted = {date: self.inputs.attributed_conversions(date) for date in touched}
-        return self._derive(tables.attributed_conversions(), wanted, self._conversion_recipe)
-
-    # -- recipes ------------------------------------------------------------------------------------------
-
-    def _event_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
-        ref = self.contract.tables
-        bronze = self._days(self.lake.read_bronze(spark, ref.engagements), dates)
-        sources = bronze, self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
-        judged = judged_engagements(*sources, self.contract)
-        left_out = LeftOut(
-            source="engagements", judged=judged, has_copies=True,
-            rows=lambda copies: quarantined_engagements(judged, copies_on=copies),
-        )  # fmt: skip
-        return _Recipe(rows=user_events(*sources, self.contract), left_out=left_out, recount=None, lineage={})
-
-    def _increment_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
-        days = self._opened_days(spark, dates)
-        needed = sorted({p for date in dates for p in self.inputs.counted_partitions(date)})
-        events = self.lake.read(spark, "user_events").filter(F.col("date").isin(*needed))
-        rows = counter_increments(events, days, self.contract)
-        return _Recipe(rows=rows, left_out=None, recount=None, lineage=self._versions("user_events"))
-
-    def _example_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
-        ref = self.contract.tables
-        bronze = self._days(self.lake.read_bronze(spark, ref.impressions), dates)
-        users, ads = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
-        window = sorted({day for date in dates for day in self.inputs.window_days(date)})
-        increments = self.lake.read(spark, "counter_increments").filter(F.col("date").isin(*window))
-        held: list[DataFrame] = []
-        rows = examples(
-            bronze, users, ads, increments, self.contract, open_day=self._open_day(spark, dates),
-            hold=partial(hold, into=held),
-        )  # fmt: skip
-        judged = judged_impressions(bronze, users, ads, self.contract)
-        used = sorted({p for day in window for p in self.inputs.counted_partitions(day)} | set(dates))
-        return _Recipe(
-            rows=rows,
-            left_out=LeftOut(
-                source="impressions",
-                judged=judged,
-                has_copies=True,
-                rows=lambda copies: quarantined_impressions(judged, copies_on=copies),
-            ),
-            recount=lambda staged: self._recount(recount_sample(staged, ads, self.contract, num_rows=RECOUNTED), used),
-            lineage=self._versions("user_events", "counter_increments"), held=held,
-        )  # fmt: skip
-
-    def _open_day(self, spark: SparkSession, dates: tuple[str, ...]) -> OpenDay | None:
-        """What counters of lag `none` read; None where the contract has none."""
-        if not self.contract.counters.see_open_day:
-            return None
-        needed = sorted({p for date in dates for p in self.inputs.open_partitions(date)})
-        events = self.lake.read(spark, "user_events").filter(F.col("date").isin(*needed))
-        return OpenDay(events=events, days=self._opened_days(spark, dates))
-
-    def _vector_recipe(self, origin: tables.Origin, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
-        del dates  # all of them are one
-        bronze = self.lake.read_bronze(spark, getattr(self.contract.tables, origin))
-        judged = judged_vectors(bronze, self.contract, origin)
-        left_out = LeftOut(source=origin, judged=judged, has_copies=False, rows=lambda _: quarantined_vectors(judged))
-        return _Recipe(rows=vectors(judged, self.contract, origin), left_out=left_out, recount=None, lineage={})
-
-    def _conversion_recipe(self, spark: SparkSession, dates: tuple[str, ...]) -> _Recipe:
-        ref = self.contract.tables
-        assert ref.conversions is not None, "checked when the contract was loaded"
-        bronze = self._days(
-            self.lake.read_bronze(spark, ref.conversions), self.inputs.within_reach(dates, self.inputs.conversions)
-        )
-        seen = self.inputs.within_reach(dates, self.inputs.examples_there)
-        impressions = self.lake.read(spark, "examples").filter(F.col("date").isin(*seen))
-        dimensions = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
-        sources = (bronze, impressions, *dimensions, self.contract, dates)
-        settled = settled_conversions(*sources)
-        left_out = LeftOut(
-            source="conversions", judged=settled, has_copies=False, rows=lambda _: quarantined_conversions(settled)
-        )
-        return _Recipe(
-            rows=attributed_conversions(*sources), left_out=left_out, recount=None, lineage=self._versions("examples")
-        )
-
-    def _recount(self, sample: DataFrame, dates: list[str]) -> dict[str, CheckResult]:
-        rows = sample.withColumn("impression_us", F.unix_micros("impression_ts")).collect()
-        batches = self.lake.batches("user_events", dates, event_columns(self.contract))
-        return recount([row.asDict() for row in rows], batches, self.contract)
-
-    def _days(self, facts: DataFrame, dates: tuple[str, ...]) -> DataFrame:
-        return facts.filter(F.col(self.contract.partition.column).cast("string").isin(*dates))
-
-    def _versions(self, *upstream: str) -> dict[str, object]:
-        return {f"{table}_version": self.lake.version(table) for table in upstream}
-
-    def _opened_days(self, spark: SparkSession, dates: tuple[str, ...]) -> tuple[OpenedDay, ...]:
-        """When the dates, and the ones before them, opened: one small job."""
-        before = {date: self.inputs.previous_day(date) for date in dates}
-        wanted = tuple(sorted({*dates, *filter(None, before.values())}))
-        bronze = self._days(self.lake.read_bronze(spark, self.contract.tables.impressions), wanted)
-        ref = self.contract.tables
-        dimensions = self.lake.read_bronze(spark, ref.users), self.lake.read_bronze(spark, ref.ads)
-        kept = judged_impressions(bronze, *dimensions, self.contract).filter("fault IS NULL")
-        found = kept.groupBy("date").agg(F.min(F.unix_micros("impression_ts")).alias("opens_us")).collect()
-        return self.inputs.opened_days(dates, {row["date"]: int(row["opens_us"]) for row in found})
+        return self._derive(tables.attributed_conversions(), wanted, self.recipes.conversions)
 
     # -- the one procedure --------------------------------------------------------------------------------
 
     def _derive(
-        self, schema: TableSchema, wanted: dict[str, str], recipe: Callable[[SparkSession, tuple[str, ...]], _Recipe]
+        self, schema: TableSchema, wanted: dict[str, str], recipe: Callable[[SparkSession, tuple[str, ...]], Recipe]
     ) -> list[PublishedPartition]:
         self.lake.ensure_table(schema)
         there = self.lake.fingerprints(schema.name)
@@ -282,12 +155,12 @@ class Derivation:
         return _published(marker, unchanged=True) if same and marker is not None else None
 
     def _compute(
-        self, schema: TableSchema, wanted: dict[str, str], recipe: Callable[[SparkSession, tuple[str, ...]], _Recipe]
+        self, schema: TableSchema, wanted: dict[str, str], recipe: Callable[[SparkSession, tuple[str, ...]], Recipe]
     ) -> list[PublishedPartition]:
         started, dates, table = time.monotonic(), tuple(wanted), schema.name
         spark = self._spark()
         made = recipe(spark, dates)
-        staged = self.lake.stage(made.rows, schema, dates)
+        staged = self.lake.stage(made.rows, schema, dates, placed=made.placed)
         try:
             profile = {
                 row["date"]: row.asDict() for row in partition_profile(staged.rows, self.contract, table).collect()
@@ -317,7 +190,7 @@ class Derivation:
         ]
 
     def _checks(
-        self, staged: StagedRows, made: _Recipe, profile: dict[str, dict[str, object]], counts: dict[str, SourceCount]
+        self, staged: StagedRows, made: Recipe, profile: dict[str, dict[str, object]], counts: dict[str, SourceCount]
     ) -> dict[str, tuple[CheckResult, ...]]:
         """Results by date. The whole is judged once; only where it fails is each date judged by itself."""
         table, dates = staged.schema.name, staged.dates

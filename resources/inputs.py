@@ -13,7 +13,7 @@ from gem_pipeline.quality.gate import verify_gate
 from resources.lake import DeltaLake
 from spark.counters import OpenedDay
 
-DERIVATION_VERSION = "3"  # raise it when the derivations give other rows for the same input
+DERIVATION_VERSION = "4"  # raise it when the derivations give other rows for the same input
 
 
 class SilverInputs:
@@ -85,6 +85,11 @@ class SilverInputs:
         first = days_before(date, self.contract.visibility.max_delay_days)
         return tuple(sorted(day for day in self.engagements if first <= day <= date))
 
+    def days_of_copies(self, date: str) -> tuple[str, ...]:
+        """Event partitions before a date whose rows the date may hold once more."""
+        first = days_before(date, self.contract.tables.engagements.copies_within_days)
+        return tuple(sorted(day for day in self.engagements if first <= day < date))
+
     def window_days(self, date: str) -> tuple[str, ...]:
         """Days whose counter increments the examples of a date sum up."""
         first = days_before(date, self.contract.counters.longest_window_days - 1)
@@ -104,7 +109,9 @@ class SilverInputs:
             DataSourceError: a bronze table does not exist.
         """
         ads = self.lake.bronze_fingerprint(self.contract.tables.ads, "ads")
-        return self._fingerprint("user_events", self._present("engagements", date, 1), ads, self._states())
+        own = self._present("engagements", date, 1)
+        before = [(day, self.engagements[day][0]) for day in self.days_of_copies(date)]
+        return self._fingerprint("user_events", own, before, ads, self._states())
 
     def counter_increments(self, date: str) -> str:
         """Fingerprint of the inputs of a partition of `counter_increments`.

@@ -132,10 +132,20 @@ class DeltaLake:
         """A bronze table as a Spark frame."""
         return spark.read.format(ref.format).load(self.bronze_path(ref))
 
-    def stage(self, rows: DataFrame, schema: TableSchema, dates: tuple[str, ...]) -> StagedRows:
-        """Keep `rows` aside, in the order and partitioning of the table, so that they are computed only once."""
+    def stage(
+        self, rows: DataFrame, schema: TableSchema, dates: tuple[str, ...], *, placed: bool = False
+    ) -> StagedRows:
+        """Keep `rows` aside, in the order and partitioning of the table, so that they are computed only once.
+
+        Args:
+            rows: of the table.
+            schema: the table.
+            dates: date partitions they replace.
+            placed: the rows of a partition of the table are in one partition of the frame already.
+        """
         partition = [F.col(name) for name in schema.partition_by]
-        ordered = rows.repartition(*partition).sortWithinPartitions(*schema.partition_by, *schema.sort_by)
+        together = rows if placed else rows.repartition(*partition)
+        ordered = together.sortWithinPartitions(*schema.partition_by, *schema.sort_by)
         return StagedRows(schema=schema, dates=dates, rows=ordered.persist(StorageLevel.MEMORY_AND_DISK))
 
     def publish(self, staged: StagedRows, dates: tuple[str, ...], lineage: dict[str, object]) -> int:

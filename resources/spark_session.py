@@ -71,8 +71,10 @@ def session_options(home: Path, master: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": str((home / "spark" / "warehouse").resolve()),
     }
     if (cores := _local_cores(master)) is not None:
+        # Code that Spark makes for wide tables has methods above 8 kB, which the JVM would never compile.
         java = (
-            f"-Dlog4j2.configurationFile={_log4j_file(home).resolve().as_uri()} -XX:+UseParallelGC -Dderby.system.home="
+            f"-Dlog4j2.configurationFile={_log4j_file(home).resolve().as_uri()} -XX:+UseParallelGC "
+            "-XX:-DontCompileHugeMethods -Dderby.system.home="
         )
         options |= {
             "spark.driver.host": "127.0.0.1",

@@ -77,7 +77,7 @@ def _fault(contract: DataContract) -> Column:
         *null_faults(("conversion_key", "user_id", "ad_id", "conversion_ts", "ingest_ts")),
         not_among("type", known, "unknown type"),
         (delay < 0, "ingested before it happened"),
-        (delay > contract.visibility.max_delay_days * DAY_US, "arrived too late"),
+        (delay > contract.conversion_delay_days * DAY_US, "arrived too late"),
     ])  # fmt: skip
 
 

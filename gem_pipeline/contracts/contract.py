@@ -63,8 +63,8 @@ class VisibilityRule(Part):
     Attributes:
         allowance_s: seconds after the impression at which an event may still arrive and be seen.
         user_buckets: number of user buckets; tables are clustered by (bucket, user, time).
-        max_delay_days: days after its partition within which an event must become visible to count, and after
-            it happened within which a conversion must arrive to be credited.
+        max_delay_days: days after its partition within which an event must become visible to count; for conversions
+            too, where their table has no limit of its own.
     """
 
     allowance_s: int = Field(default=0, ge=0)
@@ -87,6 +87,10 @@ class EngagementsTable(TableRef):
     """One row an event, organic or ad; columns by role.
 
     `actions` is a string column (one kind) or an array of strings (several kinds known at once).
+
+    Attributes:
+        copies_within_days: days before its date partition in which a row is looked for again: where the same user
+            had the same key there, the row is a copy of it. 0: copies are looked for within the partition only.
     """
 
     key: str
@@ -98,6 +102,7 @@ class EngagementsTable(TableRef):
     value: str | None = None
     event_ts: str
     ingest_ts: str | None = None
+    copies_within_days: int = Field(default=1, ge=0, le=30)
 
 
 class DimensionTable(TableRef):
@@ -310,7 +315,13 @@ class DataContract(Part):
     def conversion_reach_days(self) -> int:
         """Most days between the partition of an impression and the arrival of a conversion credited to it."""
         windows = [o.window_days for o in self.conversion_objectives]
-        return max(windows) + self.visibility.max_delay_days if windows else 0
+        return max(windows) + self.conversion_delay_days if windows else 0
+
+    @property
+    def conversion_delay_days(self) -> int:
+        """Days after it happened within which a conversion must arrive to be credited."""
+        own = self.tables.conversions.max_delay_days if self.tables.conversions else None
+        return self.visibility.max_delay_days if own is None else own
 
     @property
     def content_hash(self) -> str:

@@ -18,7 +18,12 @@ def days_before(day: str, days: int) -> str:
 
 
 class ConversionsTable(TableRef):
-    """One row a conversion, in the date partition on which it arrived; columns by role."""
+    """One row a conversion, in the date partition on which it arrived; columns by role.
+
+    Attributes:
+        max_delay_days: days after it happened within which a conversion must arrive to be credited; None: those of
+            `visibility`.
+    """
 
     key: str
     user: str
@@ -27,6 +32,7 @@ class ConversionsTable(TableRef):
     value: str | None = None
     event_ts: str
     ingest_ts: str | None = None  # None: ingested when it happened
+    max_delay_days: int | None = Field(default=None, ge=1, le=90)
 
 
 class Objective(Part):

@@ -95,7 +95,7 @@ def user_events(contract: DataContract) -> TableSchema:
         ),
         partition_by=("date", "bucket"),
         sort_by=("user_id", "event_ts", "ingest_ts", "event_key"),
-        key=("event_key",),
+        key=("user_id", "event_key"),
     )  # fmt: skip
 
 

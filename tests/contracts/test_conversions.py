@@ -94,3 +94,13 @@ def test_a_contract_tells_its_columns_from_its_conversions_and_how_far_these_rea
     assert [o.name for o in contract.conversion_objectives] == ["order", "fast_order", "lead"]
     assert contract.conversion_reach_days == 4
     assert log_contract().conversion_reach_days == 0
+
+
+def test_conversions_may_have_a_limit_of_their_own_for_late_arrivals():
+    document = conversion_contract(max_delay_days=2).model_dump(mode="json")
+    document["tables"]["conversions"]["max_delay_days"] = 9
+    contract = type(log_contract()).model_validate(document)
+    assert (contract.conversion_delay_days, contract.visibility.max_delay_days) == (9, 2)
+    assert contract.conversion_reach_days == 11
+    del document["tables"]["conversions"]["max_delay_days"]  # contracts from before this limit mean what they meant
+    assert type(log_contract()).model_validate(document).conversion_delay_days == 2

@@ -96,7 +96,7 @@ def conversion_fault(row: Row, contract: DataContract, users: dict[int, list[Row
         return "unknown type"
     if row["got"] < row["at"]:
         return "ingested before it happened"
-    late = row["got"] - row["at"] > timedelta(days=contract.visibility.max_delay_days)
+    late = row["got"] - row["at"] > timedelta(days=contract.conversion_delay_days)
     return "arrived too late" if late else None
 
 

@@ -139,6 +139,10 @@ def _add_facts(
             tables["engagements"].append({**row, "got": row["got"] + SECOND, "acts": ["view"]})
         if rng.random() < 0.05:
             tables["engagements"].append(dict(row))
+        if rng.random() < 0.1 and row["got"] is not None and day != DATES[-1]:  # delivered again with a later day
+            later = DATES[DATES.index(day) + rng.choice([1, 1, 1, 2]) :][:1] or DATES[-1:]
+            again = {**row, "got": row["got"] + rng.choice([-1, 0, 90_000]) * SECOND, "day": later[0]}
+            tables["engagements"].append(again | rng.choice([{}, {"acts": ["click"]}, {"uid": users[0]}]))
 
 
 def _first_by_arrival(rows: list[Row], key: str) -> list[Row]:
@@ -148,6 +152,20 @@ def _first_by_arrival(rows: list[Row], key: str) -> list[Row]:
         if name not in kept or row["got"] < kept[name]["got"]:
             kept[name] = row
     return list(kept.values())
+
+
+def _events_once(rows: list[Row], copies_within_days: int) -> list[Row]:
+    """Rows whose user did not have the same id earlier in the partition, or in a partition shortly before."""
+    same: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        same[row["uid"], row["eid"]].append(row)
+    kept = []
+    for copies in same.values():
+        firsts = _first_by_arrival(copies, "eid")
+        days = {date.fromisoformat(row["day"]) for row in copies}
+        near = [timedelta(days=i) for i in range(1, copies_within_days + 1)]
+        kept += [row for row in firsts if not any(date.fromisoformat(row["day"]) - one in days for one in near)]
+    return kept
 
 
 def _ad_as_of(tables: dict[str, list[Row]], ad: int, at: datetime) -> Row:
@@ -224,29 +242,30 @@ def _valid_events(tables: dict[str, list[Row]]) -> list[Row]:
     return [row for row in tables["engagements"] if event_fault(row) is None and not opted_out(users, row)]
 
 
-def left_out(tables: dict[str, list[Row]], table: str) -> Counter[tuple[str, str]]:
+def left_out(
+    tables: dict[str, list[Row]], table: str, *, copies_within_days: int = 1
+) -> Counter[tuple[str, str]]:  # fmt: skip
     """(date, reason) -> rows of `engagements` or `impressions` that are not derived."""
     users = by_user(tables)
     if table == "engagements":
         reasons = [(row, "opted out" if opted_out(users, row) else event_fault(row)) for row in tables[table]]
-        key, kept = "eid", _first_by_arrival(_valid_events(tables), "eid")
+        kept = _events_once(_valid_events(tables), copies_within_days)
     else:
         reasons = [(row, impression_fault(row)) for row in tables[table]]
-        key = "iid"
-        kept = _first_by_arrival([row for row, reason in reasons if reason is None], key)
+        kept = _first_by_arrival([row for row, reason in reasons if reason is None], "iid")
     counts = Counter((row["day"], reason or "duplicate id") for row, reason in reasons)
     counts.subtract(Counter((row["day"], "duplicate id") for row in kept))
     return +counts
 
 
-def events_of(tables: dict[str, list[Row]]) -> list[Row]:
+def events_of(tables: dict[str, list[Row]], *, copies_within_days: int = 1) -> list[Row]:
     """Rows of `user_events` under readable names, unordered."""
     ads = _by_ad(tables)
     return [
         {"date": row["day"], "id": row["eid"], "user": row["uid"], "ad": row["aid"], "at": row["at"], "got": row["got"],
          "surface": row["place"], "source": row["stream"], "kinds": frozenset(row["acts"]), "value": row["secs"],
          "owner": _ad_as_of(ads[row["aid"]], row["aid"], row["at"])["owner_id"]}
-        for row in _first_by_arrival(_valid_events(tables), "eid")
+        for row in _events_once(_valid_events(tables), copies_within_days)
     ]  # fmt: skip
 
 

@@ -43,6 +43,15 @@ def test_a_fingerprint_changes_with_its_day_and_no_other(inputs, tmp_path):
     assert [one != other for one, other in zip(before, after, strict=True)] == [False, True, False, False]
 
 
+def test_events_depend_on_the_days_in_which_their_copies_may_lie_and_on_no_later_one(inputs, tmp_path):
+    assert [inputs.days_of_copies(date) for date in DATES] == [(), DATES[:1], (), DATES[2:3]]
+    before = [inputs.user_events(date) for date in DATES]
+    replace_day(tmp_path, "engagements", DATES[2], [r for r in silver_rows(1) if r["day"] == DATES[2]])
+    inputs.refresh()
+    after = [inputs.user_events(date) for date in DATES]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [False, False, True, True]
+
+
 def silver_rows(seed):
     from tests.oracles.event_log import random_logs
 

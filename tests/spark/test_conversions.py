@@ -163,6 +163,17 @@ def test_the_last_touch_within_the_window_gets_the_credit(frames, touches, after
     assert {row[2]: (row[1], row[6]) for row in found(derived)} == expected
 
 
+@pytest.mark.parametrize(("late", "kept"), [(timedelta(0), 1), (SECOND, 0)], ids=["edge", "beyond"])
+def test_late_arrivals_go_by_the_conversions_own_limit(frames, late, kept):
+    document = conversion_contract().model_dump(mode="json")
+    document["tables"]["conversions"]["max_delay_days"] = 3
+    contract = type(AD).model_validate(document)
+    got = NOON + SECOND + timedelta(days=3) + late
+    arrived = conversion(NOON + SECOND, "lead", got=got, day=str(got.date()))
+    made = frames({"touches": [touch("a", NOON)], "conversions": [arrived], "users": [], "ads": []})
+    assert len(found(credited(*made, contract))) == kept
+
+
 def test_a_missing_column_and_a_time_that_is_none_are_named(random_frames):
     conversions, _, users, _ = random_frames
     with pytest.raises(SchemaError, match="Table conversions lacks column what"):

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import functions as F
 
 from gem_pipeline.contracts import tables
+from gem_pipeline.contracts.conversions import days_before
 from gem_pipeline.errors import SchemaError
 from spark.profile import partition_profile
 from spark.user_events import judged_engagements, quarantined_engagements, user_events
@@ -45,7 +48,7 @@ def test_two_thousand_random_logs_give_the_events_of_the_oracle(logs, spark):
 
 def quarantined(made, copies_on=DATES):
     judged = judged_engagements(made.engagements, made.users, made.ads, made.contract)
-    return quarantined_engagements(judged, copies_on=copies_on)
+    return quarantined_engagements(judged, made.contract, dates=DATES, copies_on=copies_on)
 
 
 def counted(frame):
@@ -86,6 +89,61 @@ def test_copies_are_looked_for_on_the_named_days_only_and_are_the_rows_that_were
     rows = [json.loads(row["row"]) for row in quarantined(made, copies_on=DATES[:1]).collect()]
     assert sorted(row["ad_id"] for row in rows) == [1, 2]
     assert made.events().first()["ad_id"] == 0
+
+
+def seeking(days):
+    document = log_contract().model_dump(mode="json")
+    document["tables"]["engagements"]["copies_within_days"] = days
+    return type(log_contract()).model_validate(document)
+
+
+def shown(frame):
+    return Counter(map(tuple, frame.collect()))
+
+
+@pytest.mark.parametrize("days", [0, 2])
+def test_copies_are_looked_for_as_many_days_back_as_the_contract_says(logs, days):
+    made = replace(logs, contract=seeking(days))
+    assert made.events().count() == len(events_of(logs.rows, copies_within_days=days))
+    assert counted(quarantined(made)) == left_out(logs.rows, "engagements", copies_within_days=days)
+
+
+@pytest.fixture(scope="module")
+def parts(logs):
+    """Events of each date, derived alone from its rows and those of the day before, whatever lies after."""
+    whole, found = logs.engagements, []
+    for day in DATES:
+        near = whole.filter(F.col("day").isin(day, days_before(day, 1))).repartition(3)
+        found.append(user_events(near, logs.users, logs.ads, logs.contract, dates=[day]))
+    return found
+
+
+def test_dates_derived_alone_give_the_events_of_all_dates_together(logs, parts):
+    alone = sum((shown(part) for part in parts), Counter())
+    assert alone == shown(logs.events())
+    until = logs.engagements.filter(F.col("day") <= DATES[1])
+    early = user_events(until, logs.users, logs.ads, logs.contract)  # later days never change earlier ones
+    assert shown(early) == shown(parts[0]) + shown(parts[1])
+
+
+def test_the_earlier_day_wins_even_where_the_later_one_arrived_first_and_a_chain_of_copies_is_one_event(frames):
+    at = _start(DATES[0])
+    rows = [event(day=DATES[0], got=at + 9 * SECOND), event(day=DATES[1], got=at), event(day="2024-03-03", got=at)]
+    assert [row["date"] for row in frames({"engagements": rows}).events().collect()] == [DATES[0]]
+    apart = [rows[0], event(day=DATES[2])]
+    assert frames({"engagements": apart}).events().count() == 2
+
+
+def test_a_faulty_row_hides_no_later_valid_one_and_an_id_of_two_users_is_two_events(frames):
+    faulty = event(day=DATES[0], place="nowhere")
+    assert frames({"engagements": [faulty, event(day=DATES[1])]}).events().count() == 1
+    assert frames({"engagements": [event(), event(uid=2)]}).events().count() == 2
+
+
+def test_one_exchange_puts_the_events_in_their_place(logs):
+    plan = logs.events()._jdf.queryExecution().executedPlan().toString()
+    facts = plan.split("BroadcastExchange")[0]
+    assert facts.count("Exchange ") == 1
 
 
 @pytest.mark.parametrize(
