@@ -5,18 +5,19 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets.partitions import CONTRACT, DAYS, ONE_RUN, asset, days_back, register_verticals
-from assets.reports import credited, derived, gate_specs
+from assets.reports import credited, derived, gate_specs, in_force
 from resources.features import FeatureDerivation
 from resources.settings import GemSettings
 
 Events = Iterator[dg.AssetCheckResult | dg.MaterializeResult]
 KINDS = {"spark", "deltalake"}
+_COPIES = days_back(CONTRACT.tables.engagements.copies_within_days, 0)
 _OPEN_DAYS = CONTRACT.visibility.max_delay_days if CONTRACT.counters.see_open_day else 0  # counters of lag none
 
 
 @asset(
     group_name="features", kinds=KINDS, code_version="1", partitions_def=DAYS, backfill_policy=ONE_RUN, pool="spark",
-    deps=["raw_tables"], check_specs=gate_specs("user_events"),
+    deps=[dg.AssetDep("raw_tables", partition_mapping=_COPIES)], check_specs=gate_specs("user_events"),
 )  # fmt: skip
 def user_events(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
     """One row an event, all kinds and surfaces on one time line; each event is stored once."""
@@ -37,16 +38,26 @@ def counter_increments(context: dg.AssetExecutionContext, features: FeatureDeriv
 
 
 @asset(
+    group_name="features", kinds=KINDS, code_version="1", backfill_policy=ONE_RUN, pool="spark",
+    deps=["raw_tables"], check_specs=gate_specs("vectors"),
+)  # fmt: skip
+def vectors(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
+    """The vectors of ads and users as they are now, each stored once; they belong to no day."""
+    yield from in_force(settings, "vectors", features.derivation(settings).vectors)
+
+
+@asset(
     group_name="features", kinds=KINDS, code_version="1", partitions_def=DAYS, backfill_policy=ONE_RUN, pool="spark",
     deps=[
         "raw_tables",
+        "vectors",
         dg.AssetDep("user_events", partition_mapping=days_back(_OPEN_DAYS, 0)),
         dg.AssetDep("counter_increments", partition_mapping=days_back(CONTRACT.counters.longest_window_days - 1, 0)),
     ],
     check_specs=gate_specs("examples"),
 )  # fmt: skip
 def examples(context: dg.AssetExecutionContext, features: FeatureDerivation, settings: GemSettings) -> Events:
-    """One row an impression: labels, features as known at its time, and a pointer into the history."""
+    """One row an impression: labels, features as known at its time, and pointers into history and vectors."""
     yield from derived(context, settings, "examples", features.derivation(settings).examples)
 
 

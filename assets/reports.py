@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from gem_pipeline.contracts.conversions import days_before
+from gem_pipeline.contracts.tables import ALL_DAYS, VECTOR_TABLES
 from gem_pipeline.errors import GateError
 from gem_pipeline.quality.gate import GateMarker, read_gate
 from resources.plots import bars
@@ -92,6 +93,30 @@ def credited(
         metadata[date] = _numbers(own) if own else {"state": "no objective of the contract is a conversion"}
         metadata[date] |= {"partitions_touched": len(touched), "dagster/uri": settings.table_uri(table)}
     yield materialized(context, table, versions, metadata)
+
+
+def in_force(
+    settings: GemSettings, asset: str, derive: Callable[[], Sequence["PublishedPartition"]]
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    """Derive the tables of an asset that belong to no day, and report all of them as one.
+
+    Raises:
+        GateError: a table failed and was not published; which rules failed is reported before.
+    """
+    try:
+        found = derive()
+    except GateError:
+        markers = [read_gate(settings.home_path(), table, ALL_DAYS) for table in VECTOR_TABLES]
+        yield from _outcome(asset, [marker for marker in markers if marker is not None and not marker.passed])
+        raise
+    yield from _outcome(asset, found)
+    metadata: dict[str, Any] = {"state": "the contract has none"} if not found else {}
+    for one in found:
+        own = {"rows": one.num_rows, "delta_version": one.delta_version, "unchanged": one.unchanged,
+               "quarantine": dg.MetadataValue.json(dict(one.quarantined)), "uri": settings.table_uri(one.table)}  # fmt: skip
+        metadata |= {f"{one.table}/{name}": value for name, value in own.items()}
+    version = dg.DataVersion(data_version_of([(one.table, one.fingerprint) for one in found]))
+    yield dg.MaterializeResult(asset_key=asset, data_version=version, metadata=metadata)
 
 
 def _judged(

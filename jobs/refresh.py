@@ -10,7 +10,9 @@ import dagster as dg
 
 from assets.partitions import CONTRACT
 
-FEATURE_TABLES = ("raw_tables", "user_events", "counter_increments", "examples", "attributed_conversions")
+FEATURE_TABLES = (
+    "raw_tables", "user_events", "counter_increments", "vectors", "examples", "attributed_conversions",
+)  # fmt: skip
 FOUNDATION = ("teacher_outputs", "foundation_model", "logistic_regression")
 
 refresh = dg.define_asset_job(

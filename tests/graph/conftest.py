@@ -10,6 +10,7 @@ from typing import ClassVar
 import dagster as dg
 import pytest
 
+from gem_pipeline.contracts.tables import ALL_DAYS
 from gem_pipeline.datasets.landing import LandedPartition
 from gem_pipeline.quality.gate import CheckResult
 from jobs.graph import build_definitions
@@ -47,7 +48,7 @@ class FakeDerivation:
         pass
 
     def __getattr__(self, table: str):
-        def derive(dates: tuple[str, ...]) -> list[FakePartition]:
+        def derive(dates: tuple[str, ...] = (ALL_DAYS,)) -> list[FakePartition]:
             FakeDerivation.calls.append((table, tuple(dates)))
             return [FakePartition(table=table, date=date, fingerprint=f"{table}-{date}") for date in dates]
 

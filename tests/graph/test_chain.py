@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from gem_pipeline.contracts.tables import ALL_DAYS
 from gem_pipeline.errors import GateError
 from gem_pipeline.quality.gate import CheckResult, GateMarker, write_gate
 from jobs.ranges import range_tags, run_in_process
@@ -30,7 +31,12 @@ def events(instance: dg.DagsterInstance, key: str) -> dict[str, dg.AssetMaterial
 def test_a_range_is_one_run_that_materializes_every_date_of_every_asset(graph, instance):
     (run,) = run_in_process(graph, "refresh", DATES, instance=instance)
     assert run.success
-    assert FakeDerivation.calls == [(table, tuple(DATES)) for table in TABLES]
+    days = [call for call in FakeDerivation.calls if call[0] != "vectors"]
+    assert days == [(table, tuple(DATES)) for table in TABLES]
+    steps = [table for table, _ in FakeDerivation.calls]
+    assert steps.index("vectors") < steps.index("examples")
+    (told,) = events(instance, "vectors").values()
+    assert told.metadata["vectors/rows"].value == 7
     for key in ("raw_tables", *TABLES, "teacher_outputs", "foundation_model"):
         assert sorted(events(instance, key)) == DATES, key
 
@@ -76,11 +82,37 @@ def test_a_failed_gate_is_shown_with_its_rules_and_nothing_is_materialized(graph
         instance=instance, tags=range_tags(DATES[0], DATES[2]), raise_on_error=False
     )
     assert not run.success
-    (gate,) = [e for e in run.get_asset_check_evaluations() if e.check_name == "quality_gate"]
-    assert not gate.passed
+    (gate,) = [e for e in run.get_asset_check_evaluations() if e.check_name == "quality_gate" and not e.passed]
+    assert gate.asset_key == dg.AssetKey("user_events")
     assert gate.metadata["table"].records[0].data["rule"] == "not_null__user_id"
     assert events(instance, "user_events") == {}
     assert events(instance, "examples") == {}
+
+
+def test_a_failed_gate_of_vectors_is_shown_and_no_example_is_derived(graph, instance, settings, monkeypatch):
+    broken = CheckResult(name="key_is_unique", passed=False, unexpected_count=1)
+    marker = GateMarker(
+        table="ad_vectors", date=ALL_DAYS, delta_version=0, partition_fingerprint="", content_hash="", passed=False,
+        input_fingerprint="", contract_hash="", suite_hash="", num_rows=9, checks=(broken,), quarantined={},
+        written_at="",
+    )  # fmt: skip
+    write_gate(settings.home_path(), marker)
+    monkeypatch.setattr("resources.features.FeatureDerivation.derivation", lambda *_: RefusingVectors())
+    run = graph.resolve_job_def("refresh_features").execute_in_process(
+        instance=instance, tags=range_tags(DATES[0], DATES[2]), raise_on_error=False
+    )
+    assert not run.success
+    (gate,) = [e for e in run.get_asset_check_evaluations() if e.check_name == "quality_gate" and not e.passed]
+    assert gate.asset_key == dg.AssetKey("vectors")
+    assert gate.metadata["table"].records[0].data["rule"] == "key_is_unique"
+    assert events(instance, "examples") == {}
+
+
+class RefusingVectors(FakeDerivation):
+    """A derivation whose vectors fail their gate."""
+
+    def vectors(self) -> None:
+        raise GateError("Table ad_vectors failed its quality gate.", remedy="Mend the source rows.")
 
 
 class Refusing(FakeDerivation):
@@ -121,8 +153,8 @@ def test_a_first_day_is_not_evaluated_and_says_so(graph, instance):
 def test_dates_with_a_gap_are_one_run_a_stretch(graph, instance):
     runs = run_in_process(graph, "refresh_features", ["2022-04-24", "2022-04-27", "2022-04-26"], instance=instance)
     assert len(runs) == 2
-    assert FakeDerivation.calls[0] == ("user_events", ("2022-04-24",))
-    assert FakeDerivation.calls[4] == ("user_events", ("2022-04-26", "2022-04-27"))
+    found = [dates for table, dates in FakeDerivation.calls if table == "user_events"]
+    assert found == [("2022-04-24",), ("2022-04-26", "2022-04-27")]
 
 
 def test_no_process_starts_where_everything_is_done(graph, instance, monkeypatch):

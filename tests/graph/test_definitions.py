@@ -83,6 +83,17 @@ def test_counter_increments_need_the_days_in_which_events_may_still_arrive():
     assert parents("counter_increments", "user_events", "2022-04-24", "2022-04-24") == []
 
 
+def test_events_need_the_source_rows_of_the_days_in_which_their_copies_may_lie():
+    assert parents("user_events", "raw_tables", "2022-04-28", "2022-04-28") == ["2022-04-27", "2022-04-28"]
+
+
+def test_vectors_belong_to_no_day_and_come_before_the_examples():
+    graph = defs.resolve_asset_graph()
+    assert graph.get(dg.AssetKey("vectors")).partitions_def is None
+    assert dg.AssetKey("vectors") in graph.get(dg.AssetKey("examples")).parent_keys
+    assert {key.name for key in graph.get(dg.AssetKey("vectors")).check_keys} == {"quality_gate", "quality_warnings"}
+
+
 def test_examples_need_the_counters_of_the_window():
     needed = parents("examples", "counter_increments", "2022-05-08", "2022-05-08")
     assert (needed[0], needed[-1], len(needed)) == ("2022-04-25", "2022-05-08", 14)
