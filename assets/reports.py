@@ -112,8 +112,13 @@ def in_force(
     yield from _outcome(asset, found)
     metadata: dict[str, Any] = {"state": "the contract has none"} if not found else {}
     for one in found:
-        own = {"rows": one.num_rows, "delta_version": one.delta_version, "unchanged": one.unchanged,
-               "quarantine": dg.MetadataValue.json(dict(one.quarantined)), "uri": settings.table_uri(one.table)}  # fmt: skip
+        own = {
+            "rows": one.num_rows,
+            "delta_version": one.delta_version,
+            "unchanged": one.unchanged,
+            "quarantine": dg.MetadataValue.json(dict(one.quarantined)),
+            "uri": settings.table_uri(one.table),
+        }
         metadata |= {f"{one.table}/{name}": value for name, value in own.items()}
     version = dg.DataVersion(data_version_of([(one.table, one.fingerprint) for one in found]))
     yield dg.MaterializeResult(asset_key=asset, data_version=version, metadata=metadata)

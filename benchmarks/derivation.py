@@ -92,7 +92,7 @@ def run_child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
         bronze = lake.read_bronze(spark, contract.tables.engagements)
         dimensions = [lake.read_bronze(spark, ref) for ref in (contract.tables.users, contract.tables.ads)]
         rows = user_events(bronze, *dimensions, contract)
-        staged = lake.stage(rows, schema, log.days())
+        staged = lake.stage(rows, schema, log.days(), placed=True)
         lake.publish(staged, log.days(), {})
         seconds = time.perf_counter() - started
         lake.discard(staged)

@@ -11,7 +11,7 @@ from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract, Objective
 from spark.counter_columns import with_counters
 from spark.dimensions import ad_attributes, feature_value, user_attributes
-from spark.expressions import attributes_as_of, column_type, hashed_id, keep_first, typed, user_bucket, utc_time
+from spark.expressions import attributes_as_of, column_type, hashed_id, ranked_copies, typed, user_bucket, utc_time
 from spark.judging import (
     DAY_US,
     STATES,
@@ -133,8 +133,10 @@ def examples(
         `quarantined_impressions`).
     """
     schema = tables.examples(contract)
-    kept = judged_impressions(impressions, users, ads, contract).filter("fault IS NULL").drop(*STATES)
-    once = keep_first(kept, key=["date", "impression_id"], order=["ingest_ts"])
+    kept = judged_impressions(impressions, users, ads, contract).filter("fault IS NULL")
+    ranked = ranked_copies(kept, key=["date", "impression_id"], order=["ingest_ts"], ignored=STATES)
+    hidden = F.col("opted_out").cast("byte")  # the stranger's row, told apart from one of whom nothing is known
+    once = ranked.filter("_rank = 1").withColumn("_hidden", hidden).drop("_rank", *STATES)
     has_validity = {"users": contract.tables.users.valid_from, "ads": contract.tables.ads.valid_from}
     rows = attributes_as_of(
         once, user_attributes(users, contract), key="user_id", time="impression_ts",
@@ -150,6 +152,7 @@ def examples(
         **{f.name: context_of(f.column) for f in contract.features if f.origin == "context"},
         **_shared_ids(contract),
         **{tables.label_column(o.name): _label(o) for o in contract.column_objectives},
+        tables.OPTED_OUT: F.col("_hidden"),
     }
     allowed = {f.name: F.col("surface").isin(*f.surfaces) for f in contract.features if f.surfaces}
     values = {c.name: derived.get(c.name, F.col(c.name)).cast(schema.spark_type(c.name)) for c in schema.columns}

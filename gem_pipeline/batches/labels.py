@@ -80,7 +80,8 @@ def labels_and_masks(contract: DataContract, rows: pa.Table, known: KnownConvers
 
     Args:
         contract: objectives and the surfaces that optimise them.
-        rows: impression_id, surface and the label columns of `examples`.
+        rows: impression_id, surface, the label columns of `examples`, and `opted_out` where they have it: nothing is
+            credited to such an example, so whether it was followed by a conversion is not known.
         known: conversions of their date.
     """
     columns = []
@@ -91,7 +92,8 @@ def labels_and_masks(contract: DataContract, rows: pa.Table, known: KnownConvers
             columns.append(rows[tables.label_column(o.name)].to_numpy().astype(np.float32))
         elif o.name in known.mature:
             converted = pc.is_in(rows["impression_id"], value_set=known.impressions[o.name])
-            columns.append(np.where(optimised(o.surfaces, rows), converted.to_numpy(), np.nan).astype(np.float32))
+            exists_N = optimised(o.surfaces, rows) & ~opted_out(rows)
+            columns.append(np.where(exists_N, converted.to_numpy(), np.nan).astype(np.float32))
         else:
             columns.append(np.full(rows.num_rows, np.nan, dtype=np.float32))
     label_NK = np.stack(columns, axis=1)
@@ -103,6 +105,13 @@ def optimised(surfaces: tuple[str, ...], rows: pa.Table) -> Mask:
     if not surfaces:
         return np.ones(rows.num_rows, dtype=bool)
     return pc.is_in(rows["surface"], value_set=pa.array(surfaces)).to_numpy()
+
+
+def opted_out(rows: pa.Table) -> Mask:
+    """Whether the user of each example had opted out, bool [N]; null (of an earlier contract) is no."""
+    if tables.OPTED_OUT not in rows.column_names:
+        return np.zeros(rows.num_rows, dtype=bool)
+    return pc.fill_null(pc.equal(rows[tables.OPTED_OUT], 1), False).to_numpy()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +136,8 @@ def partition_labels(
         columns: of `examples`, beside impression_id and surface.
     """
     labels = [tables.label_column(o.name) for o in contract.column_objectives]
-    wanted = list(dict.fromkeys(["impression_id", "surface", *labels, *columns]))
+    hidden = [name for name in tables.examples(contract).column_names if name == tables.OPTED_OUT]
+    wanted = list(dict.fromkeys(["impression_id", "surface", *labels, *hidden, *columns]))
     path = str(lake / tables.examples(contract).name)
     rows = DeltaTable(path).to_pyarrow_table(filters=[("date", "=", date)], columns=wanted)
     label_NK, mask_NK = labels_and_masks(contract, rows, known_conversions(contract, lake, date, as_of))

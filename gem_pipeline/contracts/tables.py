@@ -104,6 +104,16 @@ def label_column(objective: str) -> str:
     return f"label__{objective}"
 
 
+OPTED_OUT = "opted_out"  # column of `examples` where users may opt out and conversions are objectives
+
+
+def _opt_out_columns(contract: DataContract) -> tuple[Column, ...]:
+    if contract.tables.users.opt_out is None or not contract.conversion_objectives:
+        return ()
+    doc = "1: the user had opted out, so no conversion can be credited and no label of one exists"
+    return (Column(name=OPTED_OUT, type="byte", nullable=True, doc=doc),)
+
+
 def count_column(counter: str, kind: str | None = None) -> str:
     """Column of a counter in `examples`: the number of events, or of those that carry `kind`."""
     return f"count__{counter}" + (f"__{kind}" if kind else "")
@@ -170,6 +180,7 @@ def examples(contract: DataContract) -> TableSchema:
             *(Column(name=name, type="long") for name in counter_columns(contract)),
             *(Column(name=label_column(o.name), type="byte", nullable=True, doc="null: not an objective here")
               for o in contract.column_objectives),
+            *_opt_out_columns(contract),
         ),
         partition_by=("date", "bucket"),
         sort_by=("user_id", "impression_ts", "impression_id"),

@@ -133,7 +133,7 @@ def _matured(contract: DataContract, home: Path, example: Row) -> dict[str, int 
     labels: dict[str, int | None] = {}
     for objective in contract.conversion_objectives:
         here = not objective.surfaces or example["surface"] in objective.surfaces
-        mature = here and objective.name in known.mature
+        mature = here and objective.name in known.mature and example.get(tables.OPTED_OUT) != 1
         ids = known.impressions.get(objective.name)
         positive = ids is not None and example["impression_id"] in ids.to_pylist()
         labels[objective.name] = int(positive) if mature else None
@@ -165,7 +165,7 @@ def text(contract: DataContract, found: Explanation) -> Iterator[str]:
     yield "Labels: " + ", ".join(f"{name} {'not known' if value is None else value}" for name, value in labels.items())
     counters = tables.counter_columns(contract)
     hidden = {"date", "impression_id", "surface", "ad_id", *pointer, *counters}
-    hidden |= {tables.label_column(o.name) for o in contract.objectives}
+    hidden |= {tables.OPTED_OUT, *(tables.label_column(o.name) for o in contract.objectives)}
     yield "Features: " + ", ".join(f"{name}={_short(value)}" for name, value in row.items() if name not in hidden)
     yield "Counters: " + ", ".join(f"{name.removeprefix('count__')}={row[name]}" for name in counters)
     yield f"History: {found.num_visible} visible event(s); the newest {len(found.events)}:"

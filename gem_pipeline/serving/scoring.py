@@ -125,6 +125,7 @@ def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.T
     """Examples with missing labels as null, and the events of all rows once each."""
     schema, event_schema = tables.examples(contract), tables.user_events(contract)
     labels = {tables.label_column(o.name) for o in contract.column_objectives}
+    labels |= {tables.OPTED_OUT} & set(schema.column_names)
     if missing := [name for name in (*schema.column_names, EVENTS) if name not in frame.columns and name not in labels]:
         raise SchemaError(
             f"The rows to score lack column(s) {', '.join(missing)}.",

@@ -108,3 +108,14 @@ def test_a_label_that_no_surface_restricts_exists_on_all(tmp_path):
     _, mask_NK = labels_and_masks(CONTRACT, ROWS, known_conversions(CONTRACT, tmp_path, DAYS[0], DAYS[1]))
     assert mask_NK[:, NAMES.index("fast_order")].tolist() == [True, False, True]
     assert not mask_NK[:, NAMES.index("order")].any()
+
+
+def test_of_an_example_whose_user_had_opted_out_no_label_of_a_conversion_exists(tmp_path):
+    write(tmp_path, [credit("a", "order", DAYS[1])])
+    known = known_conversions(CONTRACT, tmp_path, DAYS[0], DAYS[-1])
+    assert CONTRACT.tables.users.opt_out is not None
+    rows = ROWS.append_column(tables.OPTED_OUT, pa.array([0, 1, None], pa.int8()))
+    _, mask_NK = labels_and_masks(CONTRACT, rows, known)
+    order = NAMES.index("order")
+    assert mask_NK[:, order].tolist() == [True, False, True]
+    assert mask_NK[:, :2].tolist() == labels_and_masks(CONTRACT, ROWS, known)[1][:, :2].tolist()  # columns stay

@@ -15,6 +15,7 @@ from gem_pipeline.errors import SchemaError
 from spark.examples import examples, judged_impressions, quarantined_impressions
 from spark.judging import anonymous_user
 from spark.profile import partition_profile
+from tests.oracles.conversions import conversion_contract
 from tests.oracles.event_log import (
     DATES,
     SECOND,
@@ -124,6 +125,15 @@ def test_an_impression_of_an_opted_out_user_points_to_nobody(logs, found):
     assert {row[name] for row in rows for name in of_the_user} == {0}
     assert any(row["owner"] is not None for row in rows)
     assert any(row["slot"] is not None for row in rows)
+
+
+def test_an_example_tells_of_an_opt_out_where_conversions_are_objectives(frames):
+    since = _start(DATES[0]) - SECOND
+    users = [{"uid": uid, "age": 2.0, "since": since, "hidden": uid == 1} for uid in (1, 2)]
+    rows = [impression(DATES[0], iid=str(uid), uid=uid) for uid in (1, 2, 3)]
+    made = frames({"impressions": rows, "users": users}, conversion_contract())
+    hidden = {row["impression_id"]: row["opted_out"] for row in made.examples().collect()}
+    assert hidden == {"1": 1, "2": 0, "3": 0}
 
 
 def test_a_faulty_impression_of_an_opted_out_user_is_quarantined_by_the_hash_of_its_id(frames):
