@@ -71,6 +71,7 @@ class Batch:
         example_B: int64 [B], row number of the example in its partition (bucket, user, time, id order).
         shared: how examples look into shared histories; None: each row carries its own window.
         vectors: vectors of the ads and users; None: the layout has none.
+        weight_BK: float32 [B, K], what each label counts in a loss, 1 on average; None: all count 1.
     """
 
     ids: KeyedJaggedTensor
@@ -83,6 +84,7 @@ class Batch:
     example_B: Tensor
     shared: SharedHistories | None = None
     vectors: VectorInputs | None = None
+    weight_BK: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -117,4 +119,5 @@ class Batch:
             example_B=self.example_B.to(device),
             shared=self.shared.to(device) if self.shared is not None else None,
             vectors=self.vectors.to(device) if self.vectors is not None else None,
+            weight_BK=self.weight_BK.to(device) if self.weight_BK is not None else None,
         )

@@ -17,7 +17,7 @@ Longs = npt.NDArray[np.int64]
 def batch_rows(
     part: EncodedDay, *, batch_size: int, config: ReaderConfig, generator: np.random.Generator | None = None
 ) -> list[Longs]:
-    """Rows of each batch; every row is in exactly one, and none is empty.
+    """Rows of each batch; every row that is learnt from is in exactly one, and none is empty.
 
     Batches are filled in turn, in storage order or in an order drawn from `generator`: by examples, or with
     `batch_events` until the next example would exceed the budget. Then all but the last hold the budget less at
@@ -29,7 +29,8 @@ def batch_rows(
         config: what is counted, and whether a user's examples stay together.
         generator: shuffles examples, or users where histories are shared.
     """
-    order_N = _order(part.user_N, config.share_histories, generator)
+    rows = part.learnt_rows
+    order_N = rows[_order(part.user_N[rows], config.share_histories, generator)]
     if not config.batch_events:
         return [order_N[first : first + batch_size] for first in range(0, len(order_N), batch_size)]
     total_N = np.cumsum(1 + part.window.lengths[order_N])

@@ -34,6 +34,7 @@ class EncodedDay:
         event_ids: embedding rows of each event-id feature, for every event that a window can hold, shape [E].
         event_dense_EF: dense event inputs but the time gap, shape [E, F - 1].
         vectors: vectors by name, every one of the layout.
+        weight_NK: what each label counts in a loss, shape [N, K]; None: all count 1.
     """
 
     layout: InputLayout
@@ -50,6 +51,12 @@ class EncodedDay:
     event_ids: dict[str, Longs]
     event_dense_EF: npt.NDArray[np.float32]
     vectors: dict[str, VectorRows] = field(default_factory=dict)
+    weight_NK: npt.NDArray[np.float32] | None = None
+
+    @property
+    def learnt_rows(self) -> Longs:
+        """Examples that a pass goes through: all, or where labels have weights those with one above 0."""
+        return np.arange(self.size) if self.weight_NK is None else np.flatnonzero(self.weight_NK.any(axis=1))
 
     @property
     def size(self) -> int:
@@ -106,6 +113,7 @@ class EncodedDay:
                 log_gap_T=torch.from_numpy(log_gap_T),
             ),
             vectors=self._vector_inputs(rows),
+            weight_BK=None if self.weight_NK is None else torch.from_numpy(self.weight_NK[rows]),
         )
 
     def _vector_inputs(self, rows: Longs) -> VectorInputs | None:

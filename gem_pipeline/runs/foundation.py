@@ -20,6 +20,7 @@ from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import GEM, digest
+from gem_pipeline.training.sampling import sample_negatives
 from gem_pipeline.training.seeding import numpy_generator, seed_torch
 from gem_pipeline.training.store import StoredModel
 from gem_pipeline.transfer.teacher_outputs import write_teacher_outputs
@@ -75,6 +76,9 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
     if parent:
         optimizer.load_state(parent.optimizer())
     matured = {day: context.matured_source(day) for day in context.matured}
+    sampling = run.training.negatives
+    learnt_of = {day: sample_negatives(source, sampling, seed=plan.seed) for day, source in matured.items()}
+    learnt_today = sample_negatives(parts, sampling, seed=plan.seed)
     learnt = set(parent.config().get("learnt", ())) if parent else set()
     for day, source in matured.items():
         if fresh := set(day.objectives) - learnt:
@@ -82,9 +86,9 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
     curve, size = LossCurve(), run.training.batch_size
     for epoch in range(run.training.epochs):
         passes = {f"{plan.date} gem learns": context.stream(
-            parts, batch_size=size, generator=numpy_generator(plan.seed, GEM, plan.date, str(epoch))
+            learnt_today, batch_size=size, generator=numpy_generator(plan.seed, GEM, plan.date, str(epoch))
         )}  # fmt: skip
-        for day, source in matured.items():
+        for day, source in learnt_of.items():
             order = numpy_generator(plan.seed, GEM, plan.date, str(epoch), day.date)
             passes[f"{plan.date} gem learns of {day.date}"] = context.stream(source, batch_size=size, generator=order)
         if epoch == 0:

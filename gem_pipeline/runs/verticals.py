@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, learn
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import ARMS, GEM, digest, vertical_model
+from gem_pipeline.training.sampling import sample_cell
 from gem_pipeline.training.seeding import numpy_generator, seed_torch
 from gem_pipeline.training.store import StoredModel
 from gem_pipeline.transfer.distillation import VerticalLoss
@@ -234,14 +235,16 @@ def _train(
     optimizer = ModelOptimizer(model, run.vertical_training)
     if parent:
         optimizer.load_state(parent.optimizer())
+    rows = sample_cell(cell.rows, cell.objective, run.vertical_training.negatives, seed=plan.seed)
+    learnt = replace(cell, rows=rows)
     loss = VerticalLoss(cell.objective, teaching.prob_NK if arm == "kd" else None, run.distillation)
     curve = LossCurve()
     size = run.vertical_training.batch_size
-    steps = sum(-(-len(index) // size) for _, index in cell.rows)
+    steps = sum(-(-len(index) // size) for _, index in learnt.rows)
     optimizer.begin_day(steps * run.vertical_training.epochs)
     for epoch in range(run.vertical_training.epochs):
         order = numpy_generator(plan.seed, "vertical", cell.key, plan.date, str(epoch))
-        learn(model, optimizer, cell.batches(batch_size=size, generator=order), loss, curve)
+        learn(model, optimizer, learnt.batches(batch_size=size, generator=order), loss, curve)
     metrics = loss_metrics(curve, time.perf_counter() - started)
     stored = context.store.save(
         name,

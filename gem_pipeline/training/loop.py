@@ -28,25 +28,28 @@ class LossCurve:
     num_examples: int = 0
 
 
-def masked_bce(logit_BK: Tensor, target_BK: Tensor, mask_BK: Tensor) -> Tensor:
+def masked_bce(logit_BK: Tensor, target_BK: Tensor, mask_BK: Tensor, weight_BK: Tensor | None = None) -> Tensor:
     """Sum over objectives of the mean binary cross entropy over the examples that have the objective.
 
     Args:
         logit_BK: logits, shape [B, K].
         target_BK: labels or soft labels in [0, 1], shape [B, K].
         mask_BK: bool, whether the target exists, shape [B, K].
+        weight_BK: what each target counts, 1 on average, shape [B, K]; None: all count 1.
 
     Returns:
         Scalar; an objective without any target in the batch contributes 0.
     """
     loss_BK = binary_cross_entropy_with_logits(logit_BK, target_BK, reduction="none")
-    weight_BK = mask_BK.to(loss_BK.dtype)
-    return ((loss_BK * weight_BK).sum(0) / weight_BK.sum(0).clamp(min=1.0)).sum()
+    there_BK = mask_BK.to(loss_BK.dtype)
+    counted_BK = there_BK if weight_BK is None else there_BK * weight_BK
+    # Divided by how many there are, not by their weights: these would favour the classes that weigh less.
+    return ((loss_BK * counted_BK).sum(0) / there_BK.sum(0).clamp(min=1.0)).sum()
 
 
 def joint_loss(model: nn.Module, batch: Batch) -> Tensor:
     """Loss of the foundation model: every objective of every surface at once."""
-    return masked_bce(model(batch).logit_BK, batch.label_BK, batch.mask_BK)
+    return masked_bce(model(batch).logit_BK, batch.label_BK, batch.mask_BK, batch.weight_BK)
 
 
 def learn(

@@ -8,6 +8,52 @@ from gem_pipeline.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CellShare:
+    """The share of negatives of one objective, on one surface or on all.
+
+    Attributes:
+        objective: name in the contract.
+        share: of the examples without any positive.
+        surface: name in the contract; empty: every surface that no other entry names for the objective.
+    """
+
+    objective: str
+    share: float
+    surface: str = ""
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NegativeSampling:
+    """Which share of the examples without any positive is learnt from; those with one always are.
+
+    Kept negatives count 1 / share in the loss, so that predictions are those of the whole log.
+
+    Attributes:
+        share: where no entry of `cells` says otherwise; 1: all.
+        cells: shares of objectives and surfaces of their own.
+    """
+
+    share: float = 1.0
+    cells: tuple[CellShare, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is left out."""
+        return min(self.share, *(cell.share for cell in self.cells), 1.0) < 1.0
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ConfigError(f"share of negatives is {share}.", remedy="Set it above 0 and at most 1.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
     """How a model learns from a day.
 
@@ -25,6 +71,7 @@ class TrainConfig:
             Zhang, arXiv 1212.1824, section 4).
         grad_clip: largest norm of the dense gradient.
         max_loss: a batch loss above it, or a non-finite one, stops training.
+        negatives: which negatives are learnt from.
     """
 
     batch_size: int
@@ -37,6 +84,7 @@ class TrainConfig:
     averaging_horizon: int = 0
     grad_clip: float = 1.0
     max_loss: float = 50.0
+    negatives: NegativeSampling = NegativeSampling()
 
     def __post_init__(self) -> None:
         for field in ("batch_size", "epochs", "dense_lr", "embedding_lr", "grad_clip", "max_loss"):

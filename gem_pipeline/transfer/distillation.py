@@ -33,7 +33,7 @@ class DistillationConfig:
 
 def label_loss(logit_B: Tensor, batch: Batch, objective: int) -> Tensor:
     """Mean binary cross entropy of the served head over the examples that have the label."""
-    return _masked_mean(logit_B, batch.label_BK[:, objective], batch.mask_BK[:, objective])
+    return _masked_mean(logit_B, batch.label_BK[:, objective], batch, objective)
 
 
 def distillation_loss(logit_B: Tensor, teacher_prob_B: Tensor, batch: Batch, objective: int) -> Tensor:
@@ -42,7 +42,7 @@ def distillation_loss(logit_B: Tensor, teacher_prob_B: Tensor, batch: Batch, obj
     It is smallest where the head equals the teacher, and it sends no gradient to the teacher.
     Source: Liang et al., ExFM, arXiv 2502.17494 (auxiliary head).
     """
-    return _masked_mean(logit_B, teacher_prob_B.detach(), batch.mask_BK[:, objective])
+    return _masked_mean(logit_B, teacher_prob_B.detach(), batch, objective)
 
 
 class VerticalLoss:
@@ -67,7 +67,8 @@ class VerticalLoss:
         return loss + self.config.weight * distillation_loss(output.distill_logit_B, teacher_B, batch, self.objective)
 
 
-def _masked_mean(logit_B: Tensor, target_B: Tensor, mask_B: Tensor) -> Tensor:
-    weight_B = mask_B.to(logit_B.dtype)
+def _masked_mean(logit_B: Tensor, target_B: Tensor, batch: Batch, objective: int) -> Tensor:
+    there_B = batch.mask_BK[:, objective].to(logit_B.dtype)
+    counted_B = there_B if batch.weight_BK is None else there_B * batch.weight_BK[:, objective].to(logit_B.dtype)
     loss_B = binary_cross_entropy_with_logits(logit_B, target_B.to(logit_B.dtype), reduction="none")
-    return torch.dot(loss_B, weight_B) / weight_B.sum().clamp(min=1.0)
+    return torch.dot(loss_B, counted_B) / there_B.sum().clamp(min=1.0)

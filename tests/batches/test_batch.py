@@ -6,10 +6,16 @@ from dataclasses import fields, replace
 
 import torch
 
+from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import VectorFeature
 from tests.batches_factory import random_batch, small_layout
 
 LENGTHS = [2, 0, 3]
+
+
+def weighted_batch() -> Batch:
+    batch = random_batch(small_layout(), LENGTHS)
+    return replace(batch, weight_BK=torch.ones_like(batch.label_BK))
 
 
 def test_size_is_the_number_of_examples_also_without_any_event():
@@ -18,7 +24,7 @@ def test_size_is_the_number_of_examples_also_without_any_event():
 
 
 def test_every_tensor_moves_to_the_device():
-    moved = random_batch(small_layout(), LENGTHS).to(torch.device("meta"))
+    moved = weighted_batch().to(torch.device("meta"))
     for field in fields(moved):
         value = getattr(moved, field.name)
         if field.name in ("shared", "vectors"):
@@ -28,7 +34,7 @@ def test_every_tensor_moves_to_the_device():
 
 
 def test_values_and_types_stay_as_they_are():
-    batch = random_batch(small_layout(), LENGTHS)
+    batch = weighted_batch()
     moved = batch.to(torch.device("cpu"))
     assert torch.equal(moved.ids.values(), batch.ids.values())
     assert torch.equal(moved.ids.lengths(), batch.ids.lengths())

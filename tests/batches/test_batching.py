@@ -19,7 +19,7 @@ _seeds = st.one_of(st.none(), st.integers(0, 9))
 def part_of(rows):
     """What batching sees of a part: users in storage order and the lengths of their windows."""
     users, lengths = np.array(sorted(rows)).T
-    return SimpleNamespace(user_N=users, window=SimpleNamespace(lengths=lengths))
+    return SimpleNamespace(user_N=users, learnt_rows=np.arange(len(users)), window=SimpleNamespace(lengths=lengths))
 
 
 def cut(part, config, seed, batch_size=4):

@@ -18,6 +18,7 @@ from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.foundation import loss_metrics, rebuild
 from gem_pipeline.training.loop import LossCurve, score
 from gem_pipeline.training.plan import GEM
+from gem_pipeline.training.settings import NegativeSampling
 from tests.chain_factory import same_weights
 from tests.lake_factory import DAYS
 
@@ -113,6 +114,25 @@ def test_a_day_is_trained_in_little_memory_with_shared_histories_and_batches_of_
     assert report.metrics["examples"] == 2 * 240  # every example once in each of two epochs
     again = teacher_rows(own, DAYS[2])
     assert np.allclose(again.prob__click, scores.prob__click, atol=1e-6)
+
+
+def test_a_run_may_learn_from_a_share_of_the_negatives(own, monkeypatch):
+    run = ladder.tiny()
+    half = NegativeSampling(share=0.5)
+    sampling = replace(
+        run,
+        training=replace(run.training, negatives=half),
+        vertical_training=replace(run.vertical_training, negatives=half),
+    )
+    monkeypatch.setitem(ladder.SIZES, "tiny", lambda: sampling)
+    for task in ("foundation", "verticals"):
+        own.forget(DAYS[2], task)
+    models = train_day(own.plan(DAYS[2], tasks=("foundation", "verticals"), seed=6)).models
+    examples = {model.name: model.metrics["examples"] for model in models}
+    whole = {model.name: model.metrics["examples"] for model in own.reports[DAYS[2]].models}
+    assert all(0 < examples[name] < whole[name] for name in examples)
+    assert GEM in examples
+    assert len(examples) > 1
 
 
 def test_a_day_whose_parent_is_missing_is_refused(own):
