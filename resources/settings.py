@@ -20,7 +20,7 @@ class GemSettings(dg.ConfigurableResource):
         home: folder of all state; empty: GEM_HOME, else `.gem`.
         contract: data contract; empty: GEM_CONTRACT, else the packaged one.
         data: folder of the log, or `generated`; empty: GEM_DATA, else the default folder.
-        size: rung of the size ladder.
+        size: rung of the size ladder, or variants of one, joined by `+`: `tiny`, `small+light+static_y`.
         seed: root seed.
         threads: CPU threads of a trainer.
     """

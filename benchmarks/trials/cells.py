@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks._lines import commit
 from benchmarks.trials.homes import Log, derived
+from benchmarks.trials.inputs import without
 from gem_pipeline.atomic import write_text
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import EncodedDay
@@ -51,6 +52,8 @@ class Trial:
         judged: days that are scored.
         surfaces: surfaces whose rows are learnt and scored; none named: all.
         objectives: objectives that are learnt; none named: all.
+        missing: inputs that nobody sees, see `inputs.without`.
+        history: events that the model sees at most; 0: as many as its size has.
         foundation: fields of the model's configuration that differ.
         training: fields of the training configuration that differ.
         pooled: the days are one shuffled set, passed over `epochs` times; else each day is learnt in turn.
@@ -63,6 +66,8 @@ class Trial:
     judged: tuple[str, ...]
     surfaces: tuple[str, ...] = ()
     objectives: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    history: int = 0
     foundation: tuple[tuple[str, Any], ...] = ()
     training: tuple[tuple[str, Any], ...] = ()
     pooled: bool = False
@@ -70,7 +75,8 @@ class Trial:
     @property
     def key(self) -> str:
         """Content id."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True, default=str).encode()).hexdigest()[:16]
+        known = {name: value for name, value in asdict(self).items() if value}  # a new field changes no old key
+        return hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     @property
     def folder(self) -> Path:
@@ -86,6 +92,8 @@ class Trial:
         """The product's configuration with what differs."""
         run = run_config(self.model)
         foundation = read_config(type(run.foundation), run.foundation.to_dict() | dict(self.foundation))
+        if self.history:
+            foundation = replace(foundation, history=replace(foundation.history, max_events=self.history))
         return replace(run, foundation=foundation, training=replace(run.training, **dict(self.training)))
 
 
@@ -131,15 +139,14 @@ def run_trial(trial: Trial) -> None:
     log = Log.parse(trial.log)
     contract, run = derived(log), trial.run_config()
     reader = DayReader(contract, log.home / "lake", window=run.foundation.history, config=run.reading)
-    as_of = max(trial.learnt)
     seed_torch(trial.seed, "trial")
     began, learner = time.perf_counter(), _Learner(trial, run)
     scores: list[NDArray[np.float32]] = []
     days = sorted({*trial.learnt, *trial.judged})
     if trial.pooled:
-        learner.learn([part for day in trial.learnt for part in reader.day(day, as_of=as_of)], "all")
+        learner.learn([part for day in trial.learnt for part in _parts(reader, trial, day)], "all")
     for day in days:
-        parts = list(reader.day(day, as_of=as_of))
+        parts = _parts(reader, trial, day)
         if day in trial.judged:
             scores += [learner.score(part) for part in parts]
         if day in trial.learnt and not trial.pooled:
@@ -161,6 +168,11 @@ def run_trial(trial: Trial) -> None:
     write_text(trial.folder / "cell.json", json.dumps(facts))
 
 
+def _parts(reader: DayReader, trial: Trial, day: str) -> list[EncodedDay]:
+    """A day with the labels that are known on the last learnt day, and without what the trial leaves out."""
+    return [without(part, trial.missing) for part in reader.day(day, as_of=max(trial.learnt))]
+
+
 class _Learner:
     """A model that comes to life with its first day, as the product's does."""
 
@@ -175,7 +187,8 @@ class _Learner:
         began = time.perf_counter()
         if self.model is None:
             self.model = FoundationModel(parts[0].layout, self.run.foundation)
-            self.model.init_bias(torch.from_numpy(label_rates(parts)))
+            by_surface = not self.run.foundation.surfaces_alike
+            self.model.init_bias(torch.from_numpy(label_rates(parts, by_surface=by_surface)))
             self.model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
             self.optimizer = ModelOptimizer(self.model, self.run.training)
         size, epochs = self.run.training.batch_size, self.run.training.epochs

@@ -16,8 +16,15 @@ from gem_pipeline.metrics.cell import CellRule
 from gem_pipeline.metrics.intervals import BootstrapConfig
 from gem_pipeline.metrics.pooling import Comparison, ComparisonRow, ScoredRows, TableRow, comparison_rows, table_rows
 from gem_pipeline.metrics.state import Estimate
+from gem_pipeline.training.plan import example_dates
 
 CONFIG = BootstrapConfig()
+
+
+def log_days(log: str) -> tuple[str, ...]:
+    """Days of a log that have impressions, oldest first; derives the log where it is not there yet."""
+    source = Log.parse(log)
+    return example_dates(derived(source), source.home)
 
 
 @cache

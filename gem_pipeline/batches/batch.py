@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -105,6 +105,15 @@ class Batch:
             return self.event_dense_TE
         rest_TE = self.spread_events(self.event_dense_TE[:, 1:])
         return torch.cat([self.shared.log_gap_T.to(rest_TE.dtype)[:, None], rest_TE], dim=1)
+
+    def shown_anywhere(self, token: str) -> Batch:
+        """The same examples as if all were shown on the first surface, the id of `token` being the missing value."""
+        place = self.ids.keys().index(token)
+        start, stop = self.ids.offset_per_key()[place : place + 2]
+        value_V = self.ids.values().clone()
+        value_V[start:stop] = 0
+        ids = KeyedJaggedTensor(keys=self.ids.keys(), values=value_V, lengths=self.ids.lengths())
+        return replace(self, ids=ids, surface_B=torch.zeros_like(self.surface_B))
 
     def to(self, device: torch.device) -> Batch:
         """Copy every tensor to a device."""

@@ -14,6 +14,7 @@ from gem_pipeline.errors import ConfigError
 EVENT_PREFIX, DID_PREFIX = "event_", "did_"
 EVENT_AD = "event_ad"  # names of the event-id features of every layout
 EVENT_SURFACE = "event_surface"
+SURFACE = "surface"  # name of the token that tells the example's own surface
 EVENT_SOURCE = "event_source"
 LOG_GAP = "log_gap_s"  # the time from an event to the impression; always the first event number
 PLACE_TABLE = "place"  # small table that surfaces and event sources share
@@ -144,7 +145,7 @@ def input_layout(contract: DataContract) -> InputLayout:
         ),
         tokens=(
             IdFeature(name="ad", table=contract.sequence.ad_table),
-            IdFeature(name="surface", table=PLACE_TABLE),
+            IdFeature(name=SURFACE, table=PLACE_TABLE),
             *(IdFeature(name=f.name, table=f.table) for f in id_features if f.table),
         ),
         event_ids=(

@@ -1,1 +1,1 @@
-"""The size ladder: functions that return whole typed runs."""
+"""The size ladder, functions that return whole typed runs, and variants of its rungs."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.windows import WindowSpec
+from gem_pipeline.config.variants import VARIANTS
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.experts import ExpertConfig
@@ -138,11 +139,20 @@ SIZES: dict[str, Callable[[], RunConfig]] = {"tiny": tiny, "small": small, "base
 
 
 def run_config(size: str) -> RunConfig:
-    """The run of a rung.
+    """The run of a rung, or of a variant of one: `small`, `small+light`, `small+light+static_y`.
 
     Raises:
-        ConfigError: there is no such rung.
+        ConfigError: there is no such rung or variant.
     """
-    if size not in SIZES:
-        raise ConfigError(f"There is no size {size!r}.", remedy=f"Choose one of {', '.join(SIZES)}.")
-    return SIZES[size]()
+    rung, *names = size.split("+")
+    if rung not in SIZES:
+        raise ConfigError(f"There is no size {rung!r}.", remedy=f"Choose one of {', '.join(SIZES)}.")
+    if strangers := [name for name in names if name not in VARIANTS]:
+        raise ConfigError(
+            f"Size {size!r} names variants that do not exist: {strangers}.",
+            remedy=f"Choose among {', '.join(VARIANTS)}, joined by +.",
+        )
+    run = SIZES[rung]()
+    for name in names:
+        run = replace(run, foundation=VARIANTS[name](run.foundation))
+    return run

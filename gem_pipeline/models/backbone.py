@@ -22,11 +22,13 @@ class EventRows:
         value_TD: events, [T, D], oldest first within a row.
         offsets_B1: rows of the events, int64 [B + 1]; empty rows are legal.
         gap_s_T: seconds from each event to the impression, [T], at least 0.
+        did_TK: numbers above 0 where an event carries a kind, [T, K]; None where nobody asks.
     """
 
     value_TD: Tensor
     offsets_B1: Tensor
     gap_s_T: Tensor
+    did_TK: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ Legend: B rows, N tokens, F dense inputs, T events, D width, R width of the repr
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -13,13 +13,17 @@ from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import LOG_GAP_SCALE
-from gem_pipeline.batches.layout import DID_PREFIX, InputLayout
+from gem_pipeline.batches.layout import DID_PREFIX, EVENT_PREFIX, SURFACE, InputLayout
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths
 from gem_pipeline.models.backbone import EventRows, SequenceBackbone
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
+from gem_pipeline.models.compressed import CompressedConfig
 from gem_pipeline.models.configuration import read_config
+from gem_pipeline.models.dcn import CrossNetwork
+from gem_pipeline.models.din import TargetAttention
+from gem_pipeline.models.dlrm import DotInteraction
 from gem_pipeline.models.domains import DomainConfig, DomainTokens
 from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.experts import ExpertConfig
@@ -29,13 +33,16 @@ from gem_pipeline.models.interformer import InterFormerConfig
 from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
+from gem_pipeline.models.separate import SeparateConfig
 from gem_pipeline.models.sequence import EventEncoder, EventMask
 from gem_pipeline.models.trunk import Trunk, TrunkConfig
 from gem_pipeline.models.vectors import vector_towers
 from gem_pipeline.models.wukong import WukongConfig
 
-Backbone = Literal["interformer", "kunlun", "hstu", "transformer"]
-BACKBONES = ("interformer", "kunlun", "hstu", "transformer")
+Backbone = Literal["interformer", "kunlun", "hstu", "transformer", "compressed"]
+BACKBONES = ("interformer", "kunlun", "hstu", "transformer", "compressed")
+Interaction = Literal["interleaved", "dlrm", "dcnv2", "din"]
+INTERACTIONS = ("interleaved", "dlrm", "dcnv2", "din")
 LONGEST_GAP_S = 1e9
 TINY_HISTORY = WindowSpec(max_events=64)
 
@@ -49,7 +56,12 @@ class FoundationConfig:
         layers: interleaved layers.
         history: events of a row that the reader hands over.
         event_mask: hidden width of the mask that each event puts on itself before all else; 0: none.
-        backbone: the sequence side of the trunk.
+        interaction: the trunk of Wukong layers interleaved with the sequence side, or one of the baselines, which
+            take widths and layers from the fields below.
+        cross_rank: rank of DCN V2's cross matrices; 0: full ones.
+        backbone: the sequence side of the trunk; `compressed` is one vector, pooled before it.
+        separate: the events acted on and the others are two sequences with a backbone each, instead of one.
+        one_directional: the sequence is told nothing of the other features.
         kunlun: what the backbone `kunlun` is made of.
         pyramid: parallel branches over the events, whose tokens join the non-sequence side.
         heads: attention heads.
@@ -64,11 +76,13 @@ class FoundationConfig:
         experts: how Wukong is parted among experts.
         cross_layer: layers attend to the stored summaries of earlier layers.
         domain: tokens, norms and experts of a surface's own inside the trunk.
+        surfaces_alike: the model is not told the surface of an example: its token is that of a missing one, and
+            no gate, slopes or heads are a surface's own. Dense inputs stay, also counters by surface.
         pffn_hidden: hidden width of the MLP that writes a row's matrix.
         dense_hidden: hidden widths of the MLP from all dense inputs to one token.
         trunk_hidden: hidden widths of the MLP from the last summaries to the representation.
         representation_dim: width R of the representation.
-        first_order_history: newest events in the first-order terms.
+        first_order_history: newest events in the first-order terms; 0: no such terms.
         statistics_windows: numbers of newest events over which event numbers are averaged as dense inputs.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
@@ -79,7 +93,11 @@ class FoundationConfig:
     layers: int = 2
     history: WindowSpec = TINY_HISTORY
     event_mask: int = 0
+    interaction: Interaction = "interleaved"
+    cross_rank: int = 0
     backbone: Backbone = "interformer"
+    separate: bool = False
+    one_directional: bool = False
     kunlun: KunlunSettings = KunlunSettings()  # noqa: RUF009
     pyramid: PyramidConfig = PyramidConfig()  # noqa: RUF009
     heads: int = 2
@@ -94,6 +112,7 @@ class FoundationConfig:
     experts: ExpertConfig = ExpertConfig()  # noqa: RUF009
     cross_layer: bool = False
     domain: DomainConfig = DomainConfig()  # noqa: RUF009
+    surfaces_alike: bool = False
     pffn_hidden: int = 32
     dense_hidden: tuple[int, ...] = (64,)
     trunk_hidden: tuple[int, ...] = (64,)
@@ -111,10 +130,19 @@ class FoundationConfig:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
-        if self.event_mask < 0:
-            raise ConfigError(f"event_mask is {self.event_mask}.", remedy="Use 0 for no mask.")
+        if min(self.event_mask, self.cross_rank, self.first_order_history) < 0:
+            raise ConfigError(f"A switch of {self} is below 0.", remedy="Use 0 to switch a part off.")
         if self.backbone not in BACKBONES:
             raise ConfigError(f"There is no backbone {self.backbone!r}.", remedy=f"Choose from {', '.join(BACKBONES)}.")
+        if self.interaction not in INTERACTIONS:
+            raise ConfigError(
+                f"There is no interaction {self.interaction!r}.", remedy=f"Choose from {', '.join(INTERACTIONS)}."
+            )
+        if self.interaction != "interleaved" and (self.separate or self.one_directional):
+            raise ConfigError(
+                f"The interaction {self.interaction!r} has no sequence side to part or to turn deaf.",
+                remedy="Leave `separate` and `one_directional` out, or choose the interaction 'interleaved'.",
+            )
         self.trunk(1)  # its own rules
 
     def trunk(self, num_surfaces: int) -> TrunkConfig:
@@ -135,11 +163,12 @@ class FoundationConfig:
             cross_layer_heads=self.heads if self.cross_layer else 0,
             domain=self.domain,
             num_surfaces=num_surfaces,
-            sequence=self.sequence(),
+            sequence=SeparateConfig(inner=self.sequence()) if self.separate else self.sequence(),
+            one_directional=self.one_directional,
         )
 
     def sequence(self) -> SequenceBackbone:
-        """Shape of the sequence side."""
+        """Shape of the sequence side, or of each of the two."""
         sizes = {"dim": self.dim, "heads": self.heads, "num_recent": self.num_recent}
         if self.backbone == "interformer":
             return InterFormerConfig(
@@ -147,6 +176,8 @@ class FoundationConfig:
             )
         if self.backbone == "kunlun":
             return KunlunConfig(layers=self.layers, num_summary=self.num_summary, settings=self.kunlun, **sizes)
+        if self.backbone == "compressed":
+            return CompressedConfig(dim=self.dim, heads=self.heads)
         return PeerConfig(kind=self.backbone, num_pma=self.num_pma, longest=self.history.max_events, **sizes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,24 +214,26 @@ class FoundationModel(nn.Module):
     def __init__(self, layout: InputLayout, config: FoundationConfig) -> None:
         super().__init__()
         self.layout, self.config = layout, config
-        trunk = config.trunk(len(layout.surfaces))
+        layout = replace(layout, surfaces=("any",)) if config.surfaces_alike else layout
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
         self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
         num_numbers = len(layout.dense) + self.statistics.num_numbers
-        self.first_order = FirstOrderTerms(layout, num_numbers, config.first_order_history)
+        self.first_order = (
+            FirstOrderTerms(layout, num_numbers, config.first_order_history) if config.first_order_history else None
+        )
         self.dense = mlp([num_numbers, *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
         self.kinds = tuple(i for i, name in enumerate(layout.event_dense) if name.startswith(DID_PREFIX))
         pyramid, domain = config.pyramid, config.domain
-        if pyramid.branches and not self.kinds:
+        if (pyramid.branches or config.separate) and not self.kinds:
             raise ConfigError(
-                "The pyramid groups events by what was done, but the layout carries no event kind.",
-                remedy="Add the kinds to the inputs of the window, or take the pyramid out.",
+                "Events are grouped by what was done, but the layout carries no event kind.",
+                remedy="Add the kinds to the inputs of the window, or take the pyramid and separate sequences out.",
             )
         self.vectors = vector_towers(layout.vectors, config.dim, init_std=config.embedding_std)
         num_tokens = len(layout.tokens) + 1 + len(layout.vectors) + pyramid.num_tokens + domain.tokens
-        self.interformer = Trunk(num_tokens, trunk)
+        self.interformer = _interaction(num_tokens, layout, config)
         self.pyramid = Pyramid(config.dim, pyramid) if pyramid.branches else None
         self.domain_tokens = (
             DomainTokens(len(layout.surfaces), domain.tokens, config.dim, init_std=config.embedding_std)
@@ -208,13 +241,19 @@ class FoundationModel(nn.Module):
             else None
         )
         self.event_mask = EventMask(config.dim, config.event_mask) if config.event_mask else None
-        width = trunk.num_out * config.dim + num_numbers
+        width = self.interformer.out_width + num_numbers
         self.trunk = mlp([width, *config.trunk_hidden, config.representation_dim], dropout=config.dropout)
-        self.gate = DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
+        self.gate = (
+            None
+            if config.surfaces_alike
+            else DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
+        )
         self.heads = DomainHeads(len(layout.surfaces), len(layout.objectives), config.representation_dim)
 
     def forward(self, batch: Batch) -> ModelOutput:
         """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R]."""
+        if self.config.surfaces_alike:
+            batch = batch.shown_anywhere(SURFACE)
         embedded = self.embeddings(batch.ids)  # a shared history is looked up once
         event_dense_TE = batch.window_numbers()
         offsets_B1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
@@ -223,7 +262,12 @@ class FoundationModel(nn.Module):
         id_TD = batch.spread_events(torch.stack(embedded.event_TD).sum(dim=0))
         event_TD = self.events(id_TD, event_dense_TE)
         event_TD = event_TD if self.event_mask is None else self.event_mask(event_TD)
-        rows = EventRows(value_TD=event_TD, offsets_B1=offsets_B1, gap_s_T=gap_seconds(event_dense_TE))
+        rows = EventRows(
+            value_TD=event_TD,
+            offsets_B1=offsets_B1,
+            gap_s_T=gap_seconds(event_dense_TE),
+            did_TK=event_dense_TE[:, self.kinds] if self.config.separate else None,
+        )
         tokens = [self.dense(number_BF)[:, None, :], embedded.token_BND]
         if self.vectors is not None:
             tokens.append(self.vectors(batch.vectors))
@@ -231,17 +275,41 @@ class FoundationModel(nn.Module):
             tokens.append(self.pyramid(rows, event_dense_TE[:, self.kinds]))
         if self.domain_tokens is not None:
             tokens.append(self.domain_tokens(batch.surface_B))
-        summary_BMD = self.interformer(torch.cat(tokens, dim=1), rows, batch.surface_B)
+        summary_BX = self.interformer(torch.cat(tokens, dim=1), rows, batch.surface_B).flatten(1)
         # A token of D numbers is too narrow for the counters: the trunk sees them directly as well (ours).
-        hidden_BR = torch.relu(self.trunk(torch.cat([summary_BMD.flatten(1), number_BF], dim=1)))
-        representation_BR = self.gate(hidden_BR, batch.surface_B)
-        logit_BK = self.heads(representation_BR, batch.surface_B) + self.first_order(batch, number_BF)
+        hidden_BR = torch.relu(self.trunk(torch.cat([summary_BX, number_BF], dim=1)))
+        representation_BR = hidden_BR if self.gate is None else self.gate(hidden_BR, batch.surface_B)
+        logit_BK = self.heads(representation_BR, batch.surface_B)
+        if self.first_order is not None:
+            logit_BK = logit_BK + self.first_order(batch, number_BF)
         return ModelOutput(logit_BK=logit_BK, representation_BD=representation_BR)
 
     def init_bias(self, base_rate: Tensor) -> None:
-        """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent."""
-        self.heads.init_bias(base_rate)
+        """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent.
+
+        A model that treats surfaces alike has one rate an objective: give it pooled ones, or it takes the mean of S.
+        """
+        pool = self.config.surfaces_alike and base_rate.dim() == 2
+        self.heads.init_bias(base_rate.nanmean(dim=0) if pool else base_rate)
 
     def init_dense(self, mean_F: Tensor, std_F: Tensor) -> None:
         """Fix the moments of the dense inputs, [F] each."""
         self.normalize.fit(mean_F, std_F)
+
+
+def _interaction(
+    num_tokens: int, layout: InputLayout, config: FoundationConfig
+) -> Trunk | DotInteraction | CrossNetwork | TargetAttention:
+    """What maps tokens, events and surface to the numbers that the heads' MLP reads."""
+    if config.interaction == "dlrm":
+        return DotInteraction(num_tokens, config.dim)
+    if config.interaction == "dcnv2":
+        return CrossNetwork(
+            num_tokens, config.dim, layers=config.layers, rank=config.cross_rank, hidden=config.fmb_hidden,
+            dropout=config.dropout,
+        )  # fmt: skip
+    if config.interaction == "din":
+        shared = {f.name.removeprefix(EVENT_PREFIX) for f in layout.event_ids}
+        target = tuple(place for place, f in enumerate(layout.tokens, start=1) if f.name in shared)
+        return TargetAttention(num_tokens, config.dim, target=target, hidden=config.dim, dropout=config.dropout)
+    return Trunk(num_tokens, config.trunk(len(layout.surfaces)))

@@ -36,6 +36,7 @@ class TrunkConfig:
         domain: what a surface has of its own.
         num_surfaces: surfaces.
         sequence: builds the sequence side.
+        one_directional: the sequence informs the non-sequence side, and is told nothing of it.
     """
 
     dim: int
@@ -47,6 +48,7 @@ class TrunkConfig:
     domain: DomainConfig
     num_surfaces: int
     sequence: SequenceBackbone
+    one_directional: bool = False
 
     def __post_init__(self) -> None:
         if min(self.dim, self.layers, self.num_summary) < 1:
@@ -121,8 +123,9 @@ class Trunk(nn.Module):
         self.config = config
         levels, sequence = range(config.layers + 1), config.sequence
         stored = config.layers - 1 if config.cross_layer_heads else 0  # summaries below this level are read later
+        told = not config.one_directional
         self.fresh = tuple(
-            level < stored or level == config.layers or sequence.reads_context(level) for level in levels
+            level < stored or level == config.layers or (told and sequence.reads_context(level)) for level in levels
         )
         self.x_summaries = nn.ModuleList(
             NonSequenceSummary(num_tokens, config) if fresh else nn.Identity() for fresh in self.fresh
@@ -131,6 +134,19 @@ class Trunk(nn.Module):
         self.s_summaries = nn.ModuleList(sequence.summary(level) for level in levels)
         self.interactions = nn.ModuleList(Interaction(num_tokens, config, level) for level in range(config.layers))
         self.sequences = nn.ModuleList(sequence.layer(level) for level in range(config.layers))
+        # What the sequence is told instead of the row's summary, where it listens: the same for every row, learned.
+        listens = any(sequence.reads_context(level) for level in range(config.layers))
+        constant = listens and config.one_directional
+        self.told_CD = nn.Parameter(torch.randn(config.num_summary, config.dim)) if constant else None
+
+    @property
+    def out_width(self) -> int:
+        """Numbers out of a row."""
+        return self.config.num_out * self.config.dim
+
+    def _told(self, x_sum_BCD: Tensor) -> Tensor:
+        """What the sequence side is told of the other one, [B, C, D]."""
+        return x_sum_BCD if self.told_CD is None else self.told_CD.expand(x_sum_BCD.shape[0], -1, -1)
 
     def forward(self, x_BND: Tensor, rows: EventRows, surface_B: Tensor) -> Tensor:
         """Run the trunk.
@@ -145,11 +161,11 @@ class Trunk(nn.Module):
         """
         stored: list[Tensor] = []
         x_sum_BCD = self.x_summaries[0](x_BND)
-        state = self.entry(x_sum_BCD, rows)
+        state = self.entry(self._told(x_sum_BCD), rows)
         for level in range(self.config.layers):
             state = self.s_summaries[level](state)
             next_x_BND = self.interactions[level](x_BND, state.summary_BMD, stored, surface_B)
-            state = self.sequences[level](state, x_sum_BCD)
+            state = self.sequences[level](state, self._told(x_sum_BCD))
             if self.config.cross_layer_heads:
                 stored.append(torch.cat([x_sum_BCD, state.summary_BMD], dim=1))
             x_BND = next_x_BND

@@ -19,6 +19,7 @@ from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import offsets_to_lengths
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.configuration import read_config
+from gem_pipeline.models.dlrm import pairwise_dots
 from gem_pipeline.models.embeddings import FeatureEmbeddings, mean_by_segment, newest_events
 from gem_pipeline.models.heads import GATE_STD, RATE_FLOOR
 from gem_pipeline.models.vectors import vector_towers
@@ -73,17 +74,6 @@ class VerticalOutput:
 
     logit_B: Tensor
     distill_logit_B: Tensor
-
-
-def pairwise_dots(x_BND: Tensor) -> Tensor:
-    """Dot products of all token pairs i < j: [B, N, D] -> [B, N (N - 1) / 2].
-
-    Source: Naumov et al., DLRM, arXiv 1906.00091, section 2.1.
-    """
-    num_tokens = x_BND.shape[1]
-    first, second = torch.triu_indices(num_tokens, num_tokens, offset=1, device=x_BND.device)
-    gram_BNN = torch.bmm(x_BND, x_BND.transpose(1, 2))
-    return gram_BNN.flatten(1).index_select(1, first * num_tokens + second)
 
 
 class VerticalModel(nn.Module):

@@ -131,13 +131,18 @@ def only(parts: list[EncodedDay], objectives: tuple[str, ...]) -> list[EncodedDa
 PRIOR_ROWS = 50.0  # a surface's base rate is smoothed by so many rows at the rate over all surfaces
 
 
-def label_rates(parts: Iterable[EncodedDay]) -> npt.NDArray[np.float32]:
-    """Base rates by surface and objective, smoothed towards the pooled rate, [S, K]; NaN where no label exists."""
+def label_rates(parts: Iterable[EncodedDay], *, by_surface: bool = True) -> npt.NDArray[np.float32]:
+    """Base rates by surface and objective, smoothed towards the pooled rate, [S, K]; NaN where no label exists.
+
+    Not by surface: the pooled rates, [1, K].
+    """
     read = [(part.label_NK * part.mask_NK, part.mask_NK, part.surface_N, part.layout.surfaces) for part in parts]
     label_NK, mask_NK, surface_N = (np.concatenate([columns[i] for columns in read]) for i in range(3))
     surfaces = range(len(read[0][3]))
     with np.errstate(invalid="ignore"):
         pooled_K = label_NK.sum(axis=0) / mask_NK.sum(axis=0)
+    if not by_surface:
+        return pooled_K[None].astype(np.float32)
     rows = [surface_N == surface for surface in surfaces]
     positives_SK = np.stack([label_NK[row].sum(axis=0) for row in rows])
     total_SK = np.stack([mask_NK[row].sum(axis=0) for row in rows])

@@ -12,6 +12,7 @@ import torch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.sources import PartSource
 from gem_pipeline.batches.windows import WindowSpec
+from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
 from gem_pipeline.runs.lineage import lineage_of
@@ -35,7 +36,7 @@ def score_day(context: DayContext, parts: PartSource) -> DayReport:
     if previous is None:  # the chain starts here: there is no teacher yet
         return report
     started = time.perf_counter()
-    teacher = context.store.require(GEM, previous)
+    teacher = _of_this_size(context, context.store.require(GEM, previous))
     model = rebuild(teacher, parts.layout)
     batches = context.stream(parts, batch_size=SCORING_BATCH)
     label = f"{context.plan.date} gem scores"
@@ -55,6 +56,22 @@ def score_day(context: DayContext, parts: PartSource) -> DayReport:
     return report
 
 
+def _of_this_size(context: DayContext, stored: StoredModel) -> StoredModel:
+    """The model of the day before; a chain goes on in the shape that it began in.
+
+    Raises:
+        ConfigError: the plan asks for another size, or variant of one.
+    """
+    config = stored.config()
+    if FoundationConfig.from_dict(config["model"]) != context.run.foundation:
+        raise ConfigError(
+            f"Model {stored.name} of {stored.date} is of size {config['size']!r}, the plan of {context.plan.date} asks "
+            f"for {context.plan.size!r}.",
+            remedy="Go on with the size that the chain began in, or start another chain in a GEM_HOME of its own.",
+        )
+    return stored
+
+
 def rebuild(stored: StoredModel, layout: InputLayout) -> FoundationModel:
     """A stored foundation model with its weights, on the layout of the examples."""
     model = FoundationModel(layout, FoundationConfig.from_dict(stored.config()["model"]))
@@ -66,11 +83,11 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
     """Train the model of the day before on this day, then on the conversions that mature on it; cold at the start."""
     plan, run = context.plan, context.run
     started = time.perf_counter()
-    parent = context.store.require(GEM, plan.previous_date) if plan.previous_date else None
+    parent = _of_this_size(context, context.store.require(GEM, plan.previous_date)) if plan.previous_date else None
     seed_torch(plan.seed, GEM, plan.date)
     model = rebuild(parent, parts.layout) if parent else FoundationModel(parts.layout, run.foundation)
     if parent is None:
-        model.init_bias(torch.from_numpy(label_rates(parts)))
+        model.init_bias(torch.from_numpy(label_rates(parts, by_surface=not model.config.surfaces_alike)))
         model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
     optimizer = ModelOptimizer(model, run.training)
     if parent:
@@ -104,7 +121,7 @@ def _start_heads(
     model: FoundationModel, optimizer: ModelOptimizer, source: PartSource, objectives: set[str]
 ) -> set[str]:
     """Start the heads of conversions from the base rates of their first labels; returns those that had labels."""
-    rate_SK = label_rates(source)
+    rate_SK = label_rates(source, by_surface=not model.config.surfaces_alike)
     fresh_K = np.isin(source.layout.objectives, list(objectives))
     rate_SK[:, ~fresh_K] = np.nan
     optimizer.reset(lambda: model.init_bias(torch.from_numpy(rate_SK)))

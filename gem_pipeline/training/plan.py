@@ -38,7 +38,7 @@ class DayPlan:
         previous_date: date of the models that score the day and are trained further; None: cold start.
         tasks: in any order; they run as score, foundation, baseline, verticals.
         verticals: `<surface>__<objective>` keys.
-        size: rung of the size ladder.
+        size: rung of the size ladder, or variants of one, joined by `+`.
         seed: root seed.
         threads: CPU threads of the trainer; part of what makes a run repeatable.
     """

@@ -51,3 +51,16 @@ def test_vectors_move_along():
     assert vectors is not None
     assert (vectors.value_BV.device.type, vectors.present_BF.device.type) == ("meta", "meta")
     assert vectors.value_BV.shape == (3, 3)
+
+
+def test_a_batch_shown_anywhere_hides_the_surface_and_nothing_else():
+    batch = random_batch(small_layout(), LENGTHS)
+    hidden = batch.shown_anywhere("surface")
+    assert not hidden.surface_B.any()
+    before, after = batch.ids.to_dict(), hidden.ids.to_dict()
+    assert not after["surface"].values().any()
+    assert before["surface"].values().any()
+    assert all(torch.equal(before[key].values(), after[key].values()) for key in before if key != "surface")
+    assert all(torch.equal(before[key].lengths(), after[key].lengths()) for key in before)
+    same = {field.name for field in fields(batch)} - {"ids", "surface_B"}
+    assert all(getattr(hidden, name) is getattr(batch, name) for name in same)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from gem_pipeline.kernels.jagged import lengths_to_offsets
 from gem_pipeline.models.backbone import EventRows, SequenceState
@@ -60,3 +62,21 @@ def enter(entry: nn.Module, rows: EventRows, context: Tensor | None = None) -> S
     """The state behind an entry."""
     num_rows = rows.offsets_B1.shape[0] - 1
     return entry(random_context(num_rows) if context is None else context, rows)
+
+
+def counted_flops(model: nn.Module, *given: object) -> int:
+    """Matrix FLOPs of one call."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(*given)
+    return counter.get_total_flops()
+
+
+def gradients_hold(model: nn.Module, lengths: Sequence[int]) -> bool:
+    """Whether an interaction's gradients, by tokens and by events, are those of its function."""
+    rows, x_BND = random_rows(lengths), random_context(len(lengths)).requires_grad_()
+    surface_B = torch.zeros(len(lengths), dtype=torch.int64)
+
+    def run(x: Tensor, value_TD: Tensor) -> Tensor:
+        return model(x, replace(rows, value_TD=value_TD), surface_B)
+
+    return torch.autograd.gradcheck(run, (x_BND, rows.value_TD.clone().requires_grad_()))

@@ -27,6 +27,12 @@ def small_model() -> FoundationModel:
     return FoundationModel(small_layout(), SMALL).double().eval()
 
 
+@functools.cache
+def alike_model() -> FoundationModel:
+    torch.manual_seed(0)
+    return FoundationModel(small_layout(), replace(SMALL, surfaces_alike=True)).double().eval()
+
+
 def one_step(model: FoundationModel, lengths: list[int]) -> None:
     batch = random_batch(model.layout, lengths)
     logit_BK = model(batch).logit_BK
@@ -139,6 +145,29 @@ def test_a_rule_planted_in_the_history_is_learned(rule: str) -> None:
     assert sum(losses[-10:]) / 10 < 0.35  # the base rate of one in five costs 0.50
 
 
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(0, 100))
+def test_a_model_that_treats_surfaces_alike_does_not_know_where_a_row_is_shown(lengths: list[int], seed: int) -> None:
+    layout, batch = small_layout(), random_batch(small_layout(), lengths, seed=seed, dtype=torch.float64)
+    parts = batch.ids.to_dict()
+    moved = {key: (8 - 1 - part.values() if key == "surface" else part.values()) for key, part in parts.items()}
+    ids = type(batch.ids)(keys=batch.ids.keys(), values=torch.cat(list(moved.values())), lengths=batch.ids.lengths())
+    elsewhere = replace(batch, surface_B=1 - batch.surface_B, ids=ids)
+    assert torch.equal(alike_model()(batch).logit_BK, alike_model()(elsewhere).logit_BK)
+    assert not torch.allclose(small_model()(batch).logit_BK, small_model()(elsewhere).logit_BK)
+    assert not [name for name, _ in alike_model().named_parameters() if name.startswith("gate.")]
+    assert alike_model().layout == layout
+
+
+@pytest.mark.parametrize("rates", [[[0.3, 0.05]], [[0.4, 0.05], [0.2, float("nan")]], [0.3, 0.05]])
+def test_a_model_that_treats_surfaces_alike_starts_from_one_rate_an_objective(rates: list) -> None:
+    torch.manual_seed(0)
+    model = FoundationModel(small_layout(), replace(SMALL, surfaces_alike=True))
+    model.init_bias(torch.tensor(rates))
+    assert torch.sigmoid(model.heads.shared.bias).tolist() == pytest.approx([0.3, 0.05])
+    assert not model.heads.bias_SK.any()
+
+
 def test_dropout_acts_in_training_only() -> None:
     torch.manual_seed(0)
     model = FoundationModel(small_layout(), FoundationConfig(dim=8, dropout=0.5))
@@ -156,7 +185,18 @@ def test_a_fresh_model_predicts_the_base_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"dense_hidden": (0,)}, {"dropout": 1.0}, {"embedding_std": 0.0}, {"dim": 0}, {"heads": 5}, {"rank": 0}]
+    "change",
+    [
+        {"dense_hidden": (0,)},
+        {"dropout": 1.0},
+        {"embedding_std": 0.0},
+        {"dim": 0},
+        {"heads": 5},
+        {"rank": 0},
+        {"interaction": "deepfm"},
+        {"interaction": "dlrm", "separate": True},
+        {"interaction": "din", "one_directional": True},
+    ],
 )
 def test_an_impossible_shape_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ConfigError):

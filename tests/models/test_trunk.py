@@ -47,6 +47,31 @@ def test_every_parameter_has_a_gradient_at_any_depth(backbone: str, config: Foun
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_sequence_that_is_told_nothing_does_not_change_with_the_other_side(backbone: str) -> None:
+    torch.manual_seed(0)
+    config = replace(FULL, backbone=backbone, layers=2, one_directional=True)
+    model, x_BND = Trunk(NUM_TOKENS, shape(config)).double(), torch.randn(4, NUM_TOKENS, DIM, dtype=torch.float64)
+    out = model(x_BND, random_rows(), torch.tensor([0, 1, 1, 0]))
+    other = model(-x_BND, random_rows(), torch.tensor([0, 1, 1, 0]))
+    split = config.num_summary
+    torch.testing.assert_close(out[:, split:], other[:, split:], rtol=0, atol=0)
+    assert not torch.allclose(out[:, :split], other[:, :split])
+    out.square().sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_a_sequence_informs_the_other_side_in_one_direction_too() -> None:
+    torch.manual_seed(0)
+    config = replace(FULL, one_directional=True)
+    model, x_BND = Trunk(NUM_TOKENS, shape(config)).double(), torch.randn(4, NUM_TOKENS, DIM, dtype=torch.float64)
+    split, surface_B = config.num_summary, torch.tensor([0, 1, 1, 0])
+    told = model(x_BND, random_rows(), surface_B)[:, :split]
+    untold = model(x_BND, random_rows(seed=3), surface_B)[:, :split]
+    changed = [not torch.allclose(a, b) for a, b in zip(told, untold, strict=True)]
+    assert changed == [length > 0 for length in LENGTHS]
+
+
 def test_a_summary_that_nobody_reads_is_not_made() -> None:
     kunlun = Trunk(NUM_TOKENS, shape(replace(PLAIN, backbone="kunlun")))
     assert kunlun.fresh == (True, False, True, False, True)

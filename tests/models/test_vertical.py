@@ -9,7 +9,7 @@ import torch
 
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.vertical import VerticalConfig, VerticalModel, pairwise_dots
+from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from tests.batches_factory import kuairand_layout, random_batch, small_layout, take_rows
 
 
@@ -20,12 +20,6 @@ def small_model() -> VerticalModel:
         .double()
         .eval()
     )
-
-
-def test_pairwise_dots_match_a_double_loop() -> None:
-    x_BND = torch.randn(2, 4, 3, dtype=torch.float64)
-    expected = [[x[i] @ x[j] for i in range(4) for j in range(i + 1, 4)] for x in x_BND]
-    torch.testing.assert_close(pairwise_dots(x_BND), torch.tensor(expected, dtype=torch.float64))
 
 
 def test_the_two_heads_share_the_trunk_and_nothing_else() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import dagster as dg
 import pytest
 
+from gem_pipeline.config.ladder import run_config
 from gem_pipeline.errors import PartitionError
+from gem_pipeline.runs.context import DayContext
+from gem_pipeline.training.plan import DayPlan
 from resources.settings import GemSettings
 
 
@@ -24,6 +29,14 @@ def test_each_date_of_a_run_starts_from_the_date_before_it(monkeypatch, tmp_path
         ("2022-04-26", "2022-04-25"),
     ]
     assert {plan.seed for plan in plans} == {3}
+
+
+def test_a_variant_named_in_the_settings_reaches_every_plan_and_survives_the_way_to_the_trainer(monkeypatch, tmp_path):
+    monkeypatch.setattr("resources.settings.previous_model_date", lambda *_: None)
+    settings = GemSettings(home=str(tmp_path), size="tiny+light+static_y")
+    (plan,) = settings.plans(["2022-04-25"], ("foundation",))
+    told = DayPlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert DayContext(told).run == run_config("tiny+light+static_y")
 
 
 def test_a_missing_model_is_a_failure_that_is_not_tried_again(monkeypatch, tmp_path):

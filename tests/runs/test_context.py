@@ -30,6 +30,13 @@ def test_a_surface_without_rows_starts_from_the_rate_over_all(chain, parts):
     assert label_rates(parts)[5, 3] == pytest.approx(pooled)
 
 
+def test_rates_that_do_not_ask_for_the_surface_are_those_over_all(chain, parts):
+    frame = chain.table("examples", DAYS[0])
+    rates = label_rates(parts, by_surface=False)
+    assert rates.shape == (1, len(parts[0].layout.objectives))
+    assert rates[0, 0] == pytest.approx(frame.label__click.mean())
+
+
 def test_an_objective_without_labels_has_no_rate(parts):
     masks = [part.mask_NK.copy() for part in parts]
     for mask_NK in masks:

@@ -12,7 +12,7 @@ import torch
 from gem_pipeline.batches.encoded_day import day_batches
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.config import ladder
-from gem_pipeline.errors import ModelStoreError
+from gem_pipeline.errors import ConfigError, ModelStoreError
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.foundation import loss_metrics, rebuild
@@ -154,7 +154,7 @@ def test_losses_are_told_at_both_ends():
     assert (metrics["loss_first"], metrics["loss_last"], metrics["examples_per_s"]) == (3.0, 1.5, 50.0)
 
 
-@pytest.mark.parametrize("size", ["small", "base"])
+@pytest.mark.parametrize("size", ["small", "base", "tiny+light+identical_treatment"])
 def test_the_size_of_a_run_reaches_the_trained_model_and_the_next_day_goes_on_from_it(own, size):
     for place, date in enumerate(DAYS[1:3]):
         own.forget(date, "foundation")
@@ -164,3 +164,15 @@ def test_the_size_of_a_run_reaches_the_trained_model_and_the_next_day_goes_on_fr
     stored = own.store.require(GEM, DAYS[2])
     assert rebuild(stored, own.read(DAYS[2])[0].layout).config == ladder.run_config(size).foundation
     assert stored.config()["parent_model_id"] == own.store.require(GEM, DAYS[1]).model_id
+
+
+@pytest.mark.parametrize("task", ["score", "foundation"])
+def test_a_chain_does_not_go_on_in_another_shape_than_it_began_in(own, task):
+    plan = own.plan(DAYS[2], tasks=(task,), size="tiny+static_y")
+    with pytest.raises(ConfigError, match=f"Model gem of {DAYS[1]} is of size 'tiny', .* asks for 'tiny.static_y'"):
+        train_day(plan)
+
+
+def test_an_unknown_variant_of_a_plan_is_refused_with_the_known_ones(own):
+    with pytest.raises(ConfigError, match=r"variants that do not exist: \['dark'\]"):
+        train_day(own.plan(DAYS[2], tasks=("foundation",), size="tiny+dark"))
