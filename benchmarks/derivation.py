@@ -132,7 +132,7 @@ def peers(home: Path, folder: Path) -> dict[str, float]:
     for attempt in range(REPEATS):
         for engine, seconds in found.items():
             target = folder / f"{engine}{attempt}"
-            command = [str(peer_python()), str(ROOT / "benchmarks" / "_derivation_peers.py"), engine, str(bronze),
+            command = [peer_python("engines"), str(ROOT / "benchmarks" / "_derivation_peers.py"), engine, str(bronze),
                        str(content), str(target)]  # fmt: skip
             told = subprocess.run(
                 command, check=True, capture_output=True, text=True, env=os.environ | {"POLARS_MAX_THREADS": "2"}

@@ -5,13 +5,29 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from benchmarks import __main__ as subject
 from benchmarks import compskip, kernels, worlds
+from benchmarks.peers.conditioning import lagged_rate
+from benchmarks.peers.gains import Points, gains
+from benchmarks.peers.page import Standing
+from benchmarks.peers.search import SPACES, drawn
+from benchmarks.trials.frozen import freeze
+from benchmarks.trials.homes import Log
+from gem_pipeline.contracts import tables
 from gem_pipeline.datasets.worlds.catalog import WORLDS
+from gem_pipeline.metrics.comparison import relative_ne_difference
+from gem_pipeline.metrics.intervals import BootstrapConfig
+from gem_pipeline.metrics.pooling import ScoredRows
+from gem_pipeline.metrics.ranking import auc, gauc
 from gem_pipeline.metrics.state import MetricState
 from gem_pipeline.runs.world_floors import Floor
+from tests.lake_factory import DAYS, NUM_USERS, contract, make_lake
 
 LINE = {
     "bench": "storage", "figure": "bytes_per_event", "value": 31.25, "unit": "bytes", "baseline": None, "low": 30.0,
@@ -88,3 +104,77 @@ def test_skipping_saves_at_least_the_published_share_of_flops():
 def test_an_exponent_is_the_slope_of_logarithms_and_a_ratio_has_its_quartiles():
     assert kernels.exponent([256, 512, 1024], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
     assert kernels.ratio([2.0, 4.0, 6.0], [1.0, 1.0, 1.0]) == {"value": 4.0, "low": 3.0, "high": 5.0}
+
+
+def scored_by(prob_by_run, label, user):
+    label_NK = np.asarray(label, dtype=np.float64)[:, None]
+    return ScoredRows(
+        surface_N=np.zeros(len(label_NK), dtype=np.int64), user_N=np.asarray(user), label_NK=label_NK,
+        mask_NK=np.ones(label_NK.shape, dtype=np.bool_),
+        prob_by_model={run: np.asarray(prob)[:, None] for run, prob in prob_by_run.items()},
+    )  # fmt: skip
+
+
+def test_a_gain_is_that_of_the_products_metrics_and_nothing_over_itself():
+    rng = np.random.default_rng(0)
+    label, user = rng.integers(0, 2, 400), rng.integers(0, 60, 400)
+    better, worse = (np.clip(0.5 + s * (label - 0.5) + rng.normal(0, 0.2, 400), 0.05, 0.95) for s in (0.4, 0.1))
+    rows = scored_by({"a@0": better, "b@0": worse}, label, user)
+    everyone = np.ones(400, dtype=np.bool_)
+    config = BootstrapConfig(resamples=200, auc_resamples=100)
+    found = gains(rows, ["a@0"], ["b@0"], [0], everyone, config=config)
+    assert found["auc"].value == pytest.approx(auc(label, better) - auc(label, worse))
+    assert found["gauc"].value == pytest.approx(gauc(label, better, user) - gauc(label, worse, user))
+    of_losses = relative_ne_difference(label, better, worse, user, config=config)
+    assert found["ne"].value == pytest.approx(-of_losses.relative.value)
+    assert all(one.low > 0 for one in found.values())
+    itself = gains(rows, ["a@0"], ["a@0"], [0], everyone, config=config)
+    assert all(one.low == one.value == one.high == 0 for one in itself.values())
+
+
+def test_the_best_peer_has_the_lowest_ne_or_the_highest_of_the_others():
+    table = {("all", "click", "a"): Points(ne=0.8, auc=0.7, gauc=0.6, calibration=1.0),
+             ("all", "click", "b"): Points(ne=0.9, auc=0.8, gauc=0.5, calibration=1.0)}  # fmt: skip
+    standing = Standing(
+        rows=scored_by({}, [0, 1], [0, 0]), table=table, surfaces=("all",), objectives=("click",), columns=("click",)
+    )
+    assert [standing.best("all", ("click",), metric, ("a", "b")) for metric in ("ne", "auc", "gauc")] == ["a", "b", "a"]
+
+
+def test_every_peer_is_searched_from_its_default_and_draws_are_the_same_again():
+    for peer, space in SPACES.items():
+        settings = drawn(peer, 5)
+        assert settings == drawn(peer, 5)
+        assert settings[0] == tuple((name, values[0]) for name, values in space.items())
+        assert all(dict(one)[name] in values for one in settings for name, values in space.items())
+
+
+def test_a_lagged_rate_counts_earlier_days_only_and_is_smoothed():
+    user, day, label = np.array([7, 7, 7, 9]), np.array([3, 3, 4, 4]), np.array([1.0, 0.0, 1.0, 0.0])
+    assert lagged_rate(user, day, label).tolist() == pytest.approx([0.5, 0.5, (1 + 5) / 12, 0.5])
+
+
+def test_a_frozen_log_shows_nothing_newer_and_leaves_learnt_days_alone(tmp_path):
+    own = contract()
+    make_lake(tmp_path)
+    increments = [
+        {"date": day, "counter": "user", "key": str(user), "events": 2, **{f"kind__{k}": 1 for k in own.sequence.kinds}}
+        for day in DAYS for user in range(NUM_USERS)
+    ]  # fmt: skip
+    schema = tables.counter_increments(own)
+    write_deltalake(tmp_path / "lake" / schema.name, pa.Table.from_pylist(increments, schema=schema.arrow()))
+    freeze(own, tmp_path / "lake", tmp_path / "frozen", DAYS[0])
+    before, after = (
+        DeltaTable(str(tmp_path / folder / "examples")).to_pyarrow_table().sort_by("impression_id")
+        for folder in ("lake", "frozen")
+    )
+    taken = pc.subtract(before["count__user"], after["count__user"])
+    assert set(zip(before["date"].to_pylist(), taken.to_pylist(), strict=True)) == {
+        (DAYS[0], 0), (DAYS[1], 0), (DAYS[2], 2),
+    }  # fmt: skip
+    other = [name for name in before.column_names if not name.startswith("count__user")]
+    assert before.select(other).equals(after.select(other))
+    opens = pc.min(before.filter(pc.field("date") == DAYS[1])["impression_ts"]).as_py()
+    events = DeltaTable(str(tmp_path / "frozen" / "user_events")).to_pyarrow_table()
+    assert pc.max(events["event_ts"]).as_py() < opens
+    assert Log.parse("kuairand@2022-05-04") == Log(frozen="2022-05-04")

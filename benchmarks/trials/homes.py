@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 
 import yaml
 
 import gem_pipeline
+from benchmarks.trials.frozen import freeze
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.datasets.worlds.template import world_contract
 from gem_pipeline.places import home_path
@@ -32,17 +33,20 @@ class Log:
         events: events of a world; the real log has as many as it has.
         days: days with impressions of a world.
         seed: of a world.
+        frozen: the last day whose events the later impressions see, see `frozen.freeze`; empty: they see all.
     """
 
     name: str = KUAIRAND
     events: int = 0
     days: int = 0
     seed: int = 0
+    frozen: str = ""
 
     @property
     def key(self) -> str:
         """Name of its folder."""
-        return self.name if self.name == KUAIRAND else f"{self.name}-{self.events}-{self.days}-{self.seed}"
+        whole = self.name if self.name == KUAIRAND else f"{self.name}-{self.events}-{self.days}-{self.seed}"
+        return f"{whole}@{self.frozen}" if self.frozen else whole
 
     @property
     def home(self) -> Path:
@@ -68,10 +72,11 @@ class Log:
     @staticmethod
     def parse(key: str) -> Log:
         """Read `key` back."""
-        if key == KUAIRAND:
-            return Log()
-        name, events, days, seed = key.rsplit("-", 3)
-        return Log(name=name, events=int(events), days=int(days), seed=int(seed))
+        whole, _, frozen = key.partition("@")
+        if whole == KUAIRAND:
+            return Log(frozen=frozen)
+        name, events, days, seed = whole.rsplit("-", 3)
+        return Log(name=name, events=int(events), days=int(days), seed=int(seed), frozen=frozen)
 
     def is_there(self) -> bool:
         """Whether the real log can be read here; worlds always can."""
@@ -85,12 +90,17 @@ def derived(log: Log) -> DataContract:
         RuntimeError: the derivation failed.
     """
     contract = DataContract.model_validate(yaml.safe_load(log.contract_text()))
+    whole = replace(log, frozen="")
+    if log.frozen:
+        derived(whole)
     done = log.home / "derived"
     if not done.exists() or done.read_text(encoding="ascii") != contract.content_hash:
         log.home.mkdir(parents=True, exist_ok=True)
         log.contract_file.write_text(log.contract_text(), encoding="utf-8")
         command = [sys.executable, "-m", "benchmarks.trials.homes", log.key]
-        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        if log.frozen:
+            freeze(contract, whole.home / "lake", log.home / "lake", log.frozen)
+        elif subprocess.run(command, cwd=ROOT, check=False).returncode:
             raise RuntimeError(f"log {log.key} could not be derived")
         done.write_text(contract.content_hash, encoding="ascii")
     return contract
