@@ -27,6 +27,7 @@ class LakeShape:
         heavy_events: events of such a user.
         examples: impressions a user on the last day.
         days: date partitions of events, the last one that of the examples.
+        request: impressions of a user at the same time; it divides `examples`.
     """
 
     users: int = 1000
@@ -35,6 +36,7 @@ class LakeShape:
     heavy_events: int = 100_000
     examples: int = 8
     days: int = 30
+    request: int = 1
 
     @property
     def num_events(self) -> int:
@@ -51,7 +53,7 @@ def write_lake(contract: DataContract, lake: Path, shape: LakeShape, *, seed: in
     _write(lake, tables.user_events(contract), _event_columns(contract, rng, np.repeat(np.arange(shape.users), events),
                                                               shape.days))  # fmt: skip
     user_N = np.repeat(np.arange(shape.users), shape.examples)
-    _write(lake, tables.examples(contract), _example_columns(contract, rng, user_N))
+    _write(lake, tables.examples(contract), _example_columns(contract, rng, user_N, shape.request))
     return str(LAST_DAY)
 
 
@@ -93,14 +95,14 @@ def _event_columns(
 
 
 def _example_columns(
-    contract: DataContract, rng: np.random.Generator, user_N: np.ndarray
+    contract: DataContract, rng: np.random.Generator, user_N: np.ndarray, request: int
 ) -> dict[str, np.ndarray | pa.Array]:
     size = len(user_N)
     columns: dict[str, np.ndarray | pa.Array] = {
         "date": np.full(size, str(LAST_DAY)),
         "bucket": user_N % contract.visibility.user_buckets,
         "user_id": user_N,
-        "impression_ts": _utc(_times(rng, size, 1)),
+        "impression_ts": _utc(np.repeat(_times(rng, size // request, 1), request)),
         "impression_id": np.arange(size).astype(str),
         "ad_id": rng.zipf(1.3, size) % 50_000,
         "surface": rng.choice(contract.surfaces, size),

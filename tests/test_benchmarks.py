@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks import __main__ as subject
-from benchmarks import compskip, kernels, worlds
+from benchmarks import compskip, kernels, sharing, worlds
 from benchmarks.peers.conditioning import lagged_rate
 from benchmarks.peers.gains import Points, gains
 from benchmarks.peers.page import Standing
@@ -178,3 +178,19 @@ def test_a_frozen_log_shows_nothing_newer_and_leaves_learnt_days_alone(tmp_path)
     events = DeltaTable(str(tmp_path / "frozen" / "user_events")).to_pyarrow_table()
     assert pc.max(events["event_ts"]).as_py() < opens
     assert Log.parse("kuairand@2022-05-04") == Log(frozen="2022-05-04")
+
+
+def test_speedups_of_sharing_are_ratios_of_steps_whose_scores_were_found_equal():
+    cases = [sharing.Case(size="tiny", window=16, impressions=4, together=together) for together in (True, False)]
+    rows = list(sharing.lines(cases, 2))
+    assert [row["size"].split(", ")[3] for row in rows] == ["one request", "different times"]
+    assert all(row["bench"] == "training" and row["figure"] == "sharing_speedup" for row in rows)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+
+
+def test_cases_of_sharing_span_sizes_windows_and_impressions():
+    assert len(list(sharing.cases(quick=True))) == 4
+    assert {(c.size, c.window, c.impressions) for c in sharing.cases(quick=False)} >= {
+        ("base", 1024, 8),
+        ("small", 256, 2),
+    }

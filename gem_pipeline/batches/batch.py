@@ -11,26 +11,32 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 @dataclass(frozen=True, kw_only=True)
 class SharedHistories:
-    """How B examples look into histories that a batch carries once.
+    """How B examples look into histories that a batch carries once: examples share windows, windows share events.
 
-    A user's history is the union of the windows of his examples, each event once, stored in the row of his
-    first example; the rows of his other examples hold no event. Any overlap of windows is shared, also that
-    of impressions a second apart, whose windows differ.
+    The examples of one request (the same user at the same time) see the same events at the same age: they have one
+    window. A user's history is the union of his windows, each event once, stored in the row of his first example;
+    the rows of his other examples hold no event. Any overlap of windows is shared, also that of impressions a
+    second apart, whose windows differ.
 
     Attributes:
-        index_T: int64 [T], the stored event (0 ... U - 1) of each event of each example.
-        length_B: int64 [B], events of each example; they sum to T.
-        log_gap_T: float32 [T], the first event number (`LOG_GAP`), which differs between examples.
+        index_T: int64 [T], the stored event (0 ... U - 1) of each event of each request's window.
+        length_R: int64 [R], events of each window; they sum to T.
+        log_gap_T: float32 [T], the first event number (`LOG_GAP`), which differs between requests.
+        request_B: int64 [B], the request (0 ... R - 1) of each example, in the order of their first examples.
     """
 
     index_T: Tensor
-    length_B: Tensor
+    length_R: Tensor
     log_gap_T: Tensor
+    request_B: Tensor
 
     def to(self, device: torch.device) -> SharedHistories:
         """Copy every tensor to a device."""
         return SharedHistories(
-            index_T=self.index_T.to(device), length_B=self.length_B.to(device), log_gap_T=self.log_gap_T.to(device)
+            index_T=self.index_T.to(device),
+            length_R=self.length_R.to(device),
+            log_gap_T=self.log_gap_T.to(device),
+            request_B=self.request_B.to(device),
         )
 
 
@@ -53,10 +59,10 @@ class VectorInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """B examples of one or more surfaces; T is the number of events of all windows, U of all stored events.
+    """B examples of R requests; T is the number of events of all windows, U of all stored events.
 
-    Without `shared`, U is T and the events of a row are its window. With it, they are a user's history, and
-    `spread_events` lays them out as windows.
+    Without `shared`, R is B, U is T, and the events of a row are its window. With it, they are a user's history:
+    `spread_events` lays them out as the windows of requests, `spread_requests` gives each example its request's.
 
     Attributes:
         ids: KeyedJaggedTensor, keys as `InputLayout.keys`, stride B. The event keys share one jagged
@@ -95,9 +101,21 @@ class Batch:
         """Lay values of the stored events out as windows: [U, ...] -> [T, ...]."""
         return stored_UD if self.shared is None else stored_UD.index_select(0, self.shared.index_T)
 
+    @property
+    def requests(self) -> Tensor | None:
+        """The request of each example, int64 [B]; None where every example is a request of its own."""
+        if self.shared is None or self.shared.length_R.shape[0] == self.size:
+            return None
+        return self.shared.request_B
+
+    def spread_requests(self, value_RD: Tensor) -> Tensor:
+        """Give each example the value of its request: [R, ...] -> [B, ...]."""
+        request_B = self.requests
+        return value_RD if request_B is None else value_RD.index_select(0, request_B)
+
     def window_lengths(self, stored_B: Tensor) -> Tensor:
-        """Events of each window, int64 [B], given the stored events of each row [B]."""
-        return stored_B if self.shared is None else self.shared.length_B
+        """Events of each window, int64 [R], given the stored events of each row [B]."""
+        return stored_B if self.shared is None else self.shared.length_R
 
     def window_numbers(self) -> Tensor:
         """Event numbers of all windows, float32 [T, E], columns as `InputLayout.event_dense`."""

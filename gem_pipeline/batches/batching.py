@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.encoded_day import EncodedDay, requests
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.slices import run_end
 
@@ -26,11 +26,11 @@ def batch_rows(
     Args:
         part: the examples.
         batch_size: examples a batch, where they are counted.
-        config: what is counted, and whether a user's examples stay together.
-        generator: shuffles examples, or users where histories are shared.
+        config: what is counted, and which examples stay together.
+        generator: shuffles examples, or whole users or requests where histories are shared.
     """
     rows = part.learnt_rows
-    order_N = rows[_order(part.user_N[rows], config.share_histories, generator)]
+    order_N = rows[_order(part.user_N[rows], part.as_of_N[rows], config, generator)]
     if not config.batch_events:
         return [order_N[first : first + batch_size] for first in range(0, len(order_N), batch_size)]
     total_N = np.cumsum(1 + part.window.lengths[order_N])
@@ -56,11 +56,14 @@ def expected_batches(sizes: Iterable[int], costs: Iterable[int], *, batch_size: 
     return sum(-(-amount // per_batch) for amount in amounts)
 
 
-def _order(user_N: Longs, together: bool, generator: np.random.Generator | None) -> Longs:
-    """All rows; shuffled by `generator`, by whole users where they stay together."""
+def _order(user_N: Longs, as_of_N: Longs, config: ReaderConfig, generator: np.random.Generator | None) -> Longs:
+    """All rows; shuffled by `generator`, by whole users or requests where they stay together."""
     if generator is None:
         return np.arange(len(user_N))
-    if not together:
+    if not config.share_histories:
         return generator.permutation(len(user_N))
-    users, slot_N = np.unique(user_N, return_inverse=True)
-    return np.argsort(generator.permutation(len(users))[slot_N], kind="stable")
+    if config.keep_together == "user":
+        users, slot_N = np.unique(user_N, return_inverse=True)
+        return np.argsort(generator.permutation(len(users))[slot_N], kind="stable")
+    first_R, slot_N = requests(user_N, as_of_N)
+    return np.argsort(generator.permutation(len(first_R))[slot_N], kind="stable")

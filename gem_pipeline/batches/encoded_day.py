@@ -81,16 +81,18 @@ class EncodedDay:
 
         Args:
             rows: examples, shape [B].
-            share: the examples of a user share one copy of his history.
+            share: the examples of a user share one copy of his history, those of a request one window.
         """
-        index_T, window_B = self.window.select(rows)
-        gap_s_T = (np.repeat(self.as_of_N[rows], window_B) - self.window.happened_E[index_T]) / 1e6
+        first_R, request_B = requests(self.user_N[rows], self.as_of_N[rows]) if share else (np.arange(len(rows)), None)
+        asked_R = rows[first_R]
+        index_T, window_R = self.window.select(asked_R)
+        gap_s_T = (np.repeat(self.as_of_N[asked_R], window_R) - self.window.happened_E[index_T]) / 1e6
         log_gap_T = (np.log1p(gap_s_T) / LOG_GAP_SCALE).astype(np.float32)
         if share:
             stored_U, stored_B, place_T = _stored_once(index_T, self.window.user_E, self.user_N[rows])
             first_number_U = np.zeros(len(stored_U), dtype=np.float32)
         else:
-            stored_U, stored_B, place_T, first_number_U = index_T, window_B, None, log_gap_T
+            stored_U, stored_B, place_T, first_number_U = index_T, window_R, None, log_gap_T
         values, lengths = self._ids(rows, stored_U, stored_B)
         return Batch(
             ids=KeyedJaggedTensor.from_lengths_sync(
@@ -106,11 +108,12 @@ class EncodedDay:
             user_B=torch.from_numpy(self.user_N[rows]),
             example_B=torch.from_numpy(self.example_N[rows]),
             shared=None
-            if place_T is None
+            if place_T is None or request_B is None
             else SharedHistories(
                 index_T=torch.from_numpy(place_T),
-                length_B=torch.from_numpy(window_B),
+                length_R=torch.from_numpy(window_R),
                 log_gap_T=torch.from_numpy(log_gap_T),
+                request_B=torch.from_numpy(request_B),
             ),
             vectors=self._vector_inputs(rows),
             weight_BK=None if self.weight_NK is None else torch.from_numpy(self.weight_NK[rows]),
@@ -144,6 +147,23 @@ class EncodedDay:
             values.append(self.event_ids[feature.name][stored_U])
             lengths.append(stored_B)
         return np.concatenate(values), np.concatenate(lengths)
+
+
+def requests(user_B: Longs, as_of_B: Longs) -> tuple[Longs, Longs]:
+    """Examples of the same user at the same time are one request.
+
+    Returns:
+        The first example of each request, ascending [R], and the request of each example [B].
+    """
+    order = np.lexsort((as_of_B, user_B))
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (np.diff(user_B[order]) != 0) | (np.diff(as_of_B[order]) != 0)
+    first = np.minimum.reduceat(order, np.flatnonzero(new))  # the sort is stable: the first of each run
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    request_B = np.empty(len(order), dtype=np.int64)
+    request_B[order] = rank[np.cumsum(new) - 1]
+    return np.sort(first), request_B
 
 
 def _stored_once(index_T: Longs, user_E: Longs, user_B: Longs) -> tuple[Longs, Longs, Longs]:

@@ -130,9 +130,14 @@ def _pyramid(history: int, *, dim: int, heads: int, tokens: tuple[int, ...]) -> 
 
 
 def _gem(foundation: FoundationConfig) -> RunConfig:
-    """A run of a larger model: rates, batch and vertical models of `tiny`, one pass over a day."""
+    """A run of a larger model: rates, batch and vertical models of `tiny`, one pass over a day, requests shared."""
     smallest = tiny()
-    return replace(smallest, foundation=foundation, training=replace(smallest.training, epochs=1, warmup_steps=100))
+    return replace(
+        smallest,
+        foundation=foundation,
+        training=replace(smallest.training, epochs=1, warmup_steps=100),
+        reading=replace(smallest.reading, share_histories=True, keep_together="request"),
+    )
 
 
 SIZES: dict[str, Callable[[], RunConfig]] = {"tiny": tiny, "small": small, "base": base, "large": large, "xl": xl}

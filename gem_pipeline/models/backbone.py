@@ -1,7 +1,7 @@
 """What the trunk asks of a sequence backbone: three kinds of parts, built level by level (ours).
 
-Legend: B rows, T elements of the whole batch, D width, C summary tokens of the non-sequence side, M tokens that
-summarise the sequence, B1 = B + 1.
+Legend: B rows, R requests (rows of the same user at the same time; R = B where none are shared), T elements of the
+whole batch, D width, C summary tokens of the non-sequence side, M tokens that summarise the sequence, B1 = B + 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from gem_pipeline.kernels.jagged import age_of_element, offsets_to_lengths, rotary_phase, row_of_element
+from gem_pipeline.batches.requests import window_places
+from gem_pipeline.kernels.jagged import (
+    age_of_element,
+    lengths_to_offsets,
+    offsets_to_lengths,
+    rotary_phase,
+    row_of_element,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +27,29 @@ class EventRows:
 
     Attributes:
         value_TD: events, [T, D], oldest first within a row.
-        offsets_B1: rows of the events, int64 [B + 1]; empty rows are legal.
+        offsets_B1: rows of the events, int64 [B + 1], or those of requests, [R + 1]; empty rows are legal.
         gap_s_T: seconds from each event to the impression, [T], at least 0.
         did_TK: numbers above 0 where an event carries a kind, [T, K]; None where nobody asks.
+        request_B: the request of each example, int64 [B]; None: every row is an example.
     """
 
     value_TD: Tensor
     offsets_B1: Tensor
     gap_s_T: Tensor
     did_TK: Tensor | None = None
+    request_B: Tensor | None = None
+
+    def spread(self) -> EventRows:
+        """A row an example: those of a request have equal rows."""
+        if self.request_B is None:
+            return self
+        place_T, offsets_B1 = _example_rows(self.offsets_B1, self.request_B)
+        return EventRows(
+            value_TD=self.value_TD.index_select(0, place_T),
+            offsets_B1=offsets_B1,
+            gap_s_T=self.gap_s_T.index_select(0, place_T),
+            did_TK=None if self.did_TK is None else self.did_TK.index_select(0, place_T),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +61,31 @@ class SequenceState:
         offsets_B1: rows of the elements, int64 [B + 1].
         phase_T1H: rotary phases, complex [T, 1, D / heads / 2].
         summary_BMD: the newest summary of the sequence, [B, M, D]; no tokens before the first one.
+        request_B: the request of each example, int64 [B], while rows are requests; None: every row is an example.
     """
 
     s_TD: Tensor
     offsets_B1: Tensor
     phase_T1H: Tensor
     summary_BMD: Tensor
+    request_B: Tensor | None = None
+
+    @property
+    def example_summary(self) -> Tensor:
+        """The summary of each example, [B, M, D]."""
+        return self.summary_BMD if self.request_B is None else self.summary_BMD.index_select(0, self.request_B)
+
+    def spread(self) -> SequenceState:
+        """A row an example, from where on examples of a request differ."""
+        if self.request_B is None:
+            return self
+        place_T, offsets_B1 = _example_rows(self.offsets_B1, self.request_B)
+        return SequenceState(
+            s_TD=self.s_TD.index_select(0, place_T),
+            offsets_B1=offsets_B1,
+            phase_T1H=self.phase_T1H.index_select(0, place_T),
+            summary_BMD=self.example_summary,
+        )
 
     def with_elements(self, s_TD: Tensor) -> SequenceState:
         """The state behind a layer: elements [T, D] replaced."""
@@ -62,11 +102,19 @@ class SequenceBackbone(Protocol):
     `entry()` maps (X_sum [B, C, D], `EventRows`) to a `SequenceState`, `summary(level)` maps a state to a state
     with a summary, `layer(level)` maps (state, X_sum) to the state of the next level. The trunk asks for
     summaries of the levels 0 ... layers (the last one behind all layers) and for layers 0 ... layers - 1.
+
+    Examples of one request have the same events at the same age. Whatever does not read X_sum is therefore computed
+    once a request: the trunk gives each example a row of its own in front of the first part that reads it.
     """
 
     @property
     def num_sequence_summary(self) -> int:
         """M."""
+        ...
+
+    @property
+    def entry_reads_context(self) -> bool:
+        """Whether the entry reads the summary of the non-sequence side."""
         ...
 
     def reads_context(self, level: int) -> bool:
@@ -84,6 +132,13 @@ class SequenceBackbone(Protocol):
     def layer(self, level: int) -> nn.Module:
         """Build the layer of a level."""
         ...
+
+
+def _example_rows(offsets_R1: Tensor, request_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Place of every element of each example's row among the elements of requests, and offsets [B + 1]."""
+    length_R = offsets_to_lengths(offsets_R1)
+    length_B = length_R.index_select(0, request_B)
+    return window_places(length_R, request_B, length_B), lengths_to_offsets(length_B)
 
 
 def recency_position(offsets_B1: Tensor, num_elements: int, num_leading: int) -> Tensor:

@@ -38,6 +38,11 @@ class CompressedConfig:
         """One token."""
         return 1
 
+    @property
+    def entry_reads_context(self) -> bool:
+        """Pooling reads the events alone."""
+        return False
+
     def reads_context(self, level: int) -> bool:
         """No level reads the other side."""
         return False

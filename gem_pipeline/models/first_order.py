@@ -60,15 +60,15 @@ class FirstOrderTerms(nn.Module):
 
     def forward(self, batch: Batch, number_BF: Tensor) -> Tensor:
         """A batch and its normalised numbers [B, F] -> logits [B, K]."""
-        embedded, event_TK, length_B = self._recent(batch)
-        recent_BK = HISTORY_SCALE * mean_by_segment(event_TK, length_B)
+        embedded, event_TK, length_R = self._recent(batch)
+        recent_BK = batch.spread_requests(HISTORY_SCALE * mean_by_segment(event_TK, length_R))
         id_BK = (embedded.token_BND.sum(dim=1) + recent_BK)[:, : self.num_objectives]
         surface_FK = self.surface_slope_SFK.index_select(0, batch.surface_B)  # its gradient is summed in order
         surface_BK = torch.bmm(number_BF[:, None, :], surface_FK).squeeze(1)
         return id_BK + self.slope(number_BF) + SURFACE_SCALE * surface_BK
 
     def _recent(self, batch: Batch) -> tuple[EmbeddedInput, Tensor, Tensor]:
-        """Embedded ids, the vectors of the newest events [T, K] and their number in each row [B].
+        """Embedded ids, the vectors of the newest events [T, K] and their number in each window [R].
 
         Shared histories are looked up whole, once; a row's own window is cut before anything is looked up.
         """
@@ -78,6 +78,6 @@ class FirstOrderTerms(nn.Module):
             return embedded, torch.stack(embedded.event_TD).sum(dim=0), offsets_to_lengths(embedded.offsets_B1)
         embedded = self.ids(batch.ids)
         index_T = batch.shared.index_T
-        kept, kept_B1 = newest_index(lengths_to_offsets(batch.shared.length_B), self.history, index_T.shape[0])
+        kept, kept_B1 = newest_index(lengths_to_offsets(batch.shared.length_R), self.history, index_T.shape[0])
         stored_UK = torch.stack(embedded.event_TD).sum(dim=0)
         return embedded, stored_UK.index_select(0, index_T.index_select(0, kept)), offsets_to_lengths(kept_B1)

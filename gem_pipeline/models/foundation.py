@@ -251,30 +251,35 @@ class FoundationModel(nn.Module):
         self.heads = DomainHeads(len(layout.surfaces), len(layout.objectives), config.representation_dim)
 
     def forward(self, batch: Batch) -> ModelOutput:
-        """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R]."""
+        """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R].
+
+        Of shared histories, a stored event is looked up and embedded once, up to its time gap; a window is encoded
+        once a request: statistics, mask, pyramid, and the sequence side until it reads X_sum (see `Trunk`).
+        """
         if self.config.surfaces_alike:
             batch = batch.shown_anywhere(SURFACE)
-        embedded = self.embeddings(batch.ids)  # a shared history is looked up once
+        embedded = self.embeddings(batch.ids)
         event_dense_TE = batch.window_numbers()
-        offsets_B1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
-        statistics_BF = self.statistics(event_dense_TE, offsets_B1)
+        offsets_R1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
+        statistics_BF = batch.spread_requests(self.statistics(event_dense_TE, offsets_R1))
         number_BF = torch.cat([self.normalize(batch.dense_BF), statistics_BF], dim=1)
-        id_TD = batch.spread_events(torch.stack(embedded.event_TD).sum(dim=0))
-        event_TD = self.events(id_TD, event_dense_TE)
-        event_TD = event_TD if self.event_mask is None else self.event_mask(event_TD)
+        event_TD = self._embedded_events(batch, torch.stack(embedded.event_TD).sum(dim=0))
         rows = EventRows(
             value_TD=event_TD,
-            offsets_B1=offsets_B1,
+            offsets_B1=offsets_R1,
             gap_s_T=gap_seconds(event_dense_TE),
+            request_B=batch.requests,
             did_TK=event_dense_TE[:, self.kinds] if self.config.separate else None,
         )
         tokens = [self.dense(number_BF)[:, None, :], embedded.token_BND]
         if self.vectors is not None:
             tokens.append(self.vectors(batch.vectors))
         if self.pyramid is not None:
-            tokens.append(self.pyramid(rows, event_dense_TE[:, self.kinds]))
+            tokens.append(batch.spread_requests(self.pyramid(rows, event_dense_TE[:, self.kinds])))
         if self.domain_tokens is not None:
             tokens.append(self.domain_tokens(batch.surface_B))
+        if self.config.interaction != "interleaved":
+            rows = rows.spread()  # the baselines read a row an example
         summary_BX = self.interformer(torch.cat(tokens, dim=1), rows, batch.surface_B).flatten(1)
         # A token of D numbers is too narrow for the counters: the trunk sees them directly as well (ours).
         hidden_BR = torch.relu(self.trunk(torch.cat([summary_BX, number_BF], dim=1)))
@@ -283,6 +288,15 @@ class FoundationModel(nn.Module):
         if self.first_order is not None:
             logit_BK = logit_BK + self.first_order(batch, number_BF)
         return ModelOutput(logit_BK=logit_BK, representation_BD=representation_BR)
+
+    def _embedded_events(self, batch: Batch, id_UD: Tensor) -> Tensor:
+        """Sums of id vectors of the stored events [U, D] -> events of all windows [T, D]."""
+        if batch.shared is None:
+            event_TD = self.events(id_UD, batch.event_dense_TE)
+        else:
+            stored_UD = self.events.stored(id_UD, batch.event_dense_TE)
+            event_TD = self.events.seen(batch.spread_events(stored_UD), batch.shared.log_gap_T)
+        return event_TD if self.event_mask is None else self.event_mask(event_TD)
 
     def init_bias(self, base_rate: Tensor) -> None:
         """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent.

@@ -50,6 +50,11 @@ class InterFormerConfig:
         """M, tokens that summarise the sequence."""
         return self.num_summary + self.num_pma + self.num_recent
 
+    @property
+    def entry_reads_context(self) -> bool:
+        """CLS tokens stand among the events, so rows of a request differ from here on."""
+        return True
+
     def reads_context(self, level: int) -> bool:
         """Every level writes its matrix from X_sum."""
         return level >= 0
@@ -92,7 +97,13 @@ class ClsEntry(nn.Module):
         s_TD, offsets_B1 = prepend(x_sum_BCD, rows.value_TD, rows.offsets_B1)
         head_dim = self.config.dim // self.config.heads
         phase_T1H = recency_phase(offsets_B1, s_TD, num_leading=self.config.num_summary, head_dim=head_dim)
-        return SequenceState(s_TD=s_TD, offsets_B1=offsets_B1, phase_T1H=phase_T1H, summary_BMD=no_summary(rows))
+        return SequenceState(
+            s_TD=s_TD,
+            offsets_B1=offsets_B1,
+            phase_T1H=phase_T1H,
+            summary_BMD=no_summary(rows),
+            request_B=rows.request_B,
+        )
 
 
 class SequenceSummary(nn.Module):

@@ -4,6 +4,12 @@ Legend: B rows, T events of the whole batch, D width, H heads, C summary tokens 
 tokens, K recent tokens, M = Q + K.
 Source: Kunlun, arXiv 2602.10016 (its full text was not at hand: research notes and Meta's official kernels), and the
 PyTorch blog on GDPA (2026-07). What is ours is said where it stands.
+
+What examples of a request can share: phases, the first pooling and its gate. The first GDPA writes X_sum of the
+example into every event, so whatever follows it is the example's own, near attention included. What impressions of a
+user at different times can share ends before: an event's vector holds its time gap behind a norm, its phase turns with
+position and log gap, and blocks are counted from the newest event, so near attention depends on the impression even
+without GDPA in front.
 """
 
 from __future__ import annotations
@@ -97,6 +103,11 @@ class KunlunConfig:
         """Whether a level runs self-attention."""
         return not self.settings.comp_skip or level % 2 == 1
 
+    @property
+    def entry_reads_context(self) -> bool:
+        """Phases need the events alone; rows of a request stay alike up to the first GDPA."""
+        return False
+
     def reads_context(self, level: int) -> bool:
         """Only GDPA reads X_sum."""
         return self.personalises(level)
@@ -132,7 +143,11 @@ class LogTimeEntry(nn.Module):
             time_scale_s=self.time_scale_s,
         )
         return SequenceState(
-            s_TD=rows.value_TD, offsets_B1=rows.offsets_B1, phase_T1H=phase_T1H, summary_BMD=no_summary(rows)
+            s_TD=rows.value_TD,
+            offsets_B1=rows.offsets_B1,
+            phase_T1H=phase_T1H,
+            summary_BMD=no_summary(rows),
+            request_B=rows.request_B,
         )
 
 

@@ -56,6 +56,11 @@ class PeerConfig:
         """M, pooled and recent tokens."""
         return self.num_pma + self.num_recent
 
+    @property
+    def entry_reads_context(self) -> bool:
+        """No part reads the other side: a request's history is encoded once, through all layers."""
+        return False
+
     def reads_context(self, level: int) -> bool:
         """No level reads the other side."""
         return False
@@ -84,7 +89,11 @@ class RotaryEntry(nn.Module):
         """X_sum [B, C, D] and events [T, D] -> state with the T events."""
         phase_T1H = recency_phase(rows.offsets_B1, rows.value_TD, num_leading=0, head_dim=self.head_dim)
         return SequenceState(
-            s_TD=rows.value_TD, offsets_B1=rows.offsets_B1, phase_T1H=phase_T1H, summary_BMD=no_summary(rows)
+            s_TD=rows.value_TD,
+            offsets_B1=rows.offsets_B1,
+            phase_T1H=phase_T1H,
+            summary_BMD=no_summary(rows),
+            request_B=rows.request_B,
         )
 
 

@@ -122,6 +122,7 @@ def select_rows(rows: EventRows, member_T: Tensor, newest: int) -> EventRows:
         value_TD=rows.value_TD.index_select(0, chosen),
         offsets_B1=kept_B1,
         gap_s_T=rows.gap_s_T.index_select(0, chosen),
+        request_B=rows.request_B,
     )
 
 

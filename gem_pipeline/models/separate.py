@@ -34,6 +34,11 @@ class SeparateConfig:
         """G x M."""
         return NUM_GROUPS * self.inner.num_sequence_summary
 
+    @property
+    def entry_reads_context(self) -> bool:
+        """As the inner backbone."""
+        return self.inner.entry_reads_context
+
     def reads_context(self, level: int) -> bool:
         """As the inner backbone."""
         return self.inner.reads_context(level)
@@ -62,6 +67,15 @@ class SeparateState:
 
     parts: tuple[SequenceState, ...]
     summary_BMD: Tensor
+
+    @property
+    def example_summary(self) -> Tensor:
+        """The summaries of each example, [B, G x M, D]."""
+        return torch.cat([part.example_summary for part in self.parts], dim=1)
+
+    def spread(self) -> SeparateState:
+        """A row an example in every part."""
+        return SeparateState.of(part.spread() for part in self.parts)
 
     @staticmethod
     def of(parts: Iterable[SequenceState]) -> SeparateState:

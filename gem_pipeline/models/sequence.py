@@ -10,6 +10,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from gem_pipeline.kernels.attention import jagged_attention, jagged_row_matmul, jagged_softmax_pool
 from gem_pipeline.kernels.jagged import rotate
@@ -31,6 +32,17 @@ class EventEncoder(nn.Module):
     def forward(self, id_TD: Tensor, dense_TE: Tensor) -> Tensor:
         """Sum of the id vectors [T, D] and numbers [T, E] -> events [T, D]."""
         return self.norm(id_TD + self.dense(dense_TE))
+
+    def stored(self, id_UD: Tensor, dense_UE: Tensor) -> Tensor:
+        """The part of stored events that no impression changes: ids [U, D] and all numbers but the first -> [U, D]."""
+        return id_UD + linear(dense_UE[:, 1:], self.dense.weight[:, 1:], self.dense.bias)
+
+    def seen(self, stored_TD: Tensor, log_gap_T: Tensor) -> Tensor:
+        """Events of windows from their stored parts [T, D] and their first number, the time gap [T] -> [T, D].
+
+        LN(W [gap || rest] + b + ids) with the columns of W parted: what follows the norm knows the impression's time.
+        """
+        return self.norm(stored_TD + log_gap_T.to(stored_TD.dtype)[:, None] * self.dense.weight[:, 0])
 
 
 class EventMask(nn.Module):

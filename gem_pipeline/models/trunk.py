@@ -116,6 +116,8 @@ class Trunk(nn.Module):
     The paper reads the summaries of layer L, which would leave the last interaction and sequence
     modules without a gradient; we summarise once more behind them. A summary of X is made only where it is
     read; elsewhere the one before it stays, or, before the first, X itself, which nobody reads.
+
+    The examples of a request share one row of events up to the first part of the sequence side that reads X_sum.
     """
 
     def __init__(self, num_tokens: int, config: TrunkConfig) -> None:
@@ -144,16 +146,16 @@ class Trunk(nn.Module):
         """Numbers out of a row."""
         return self.config.num_out * self.config.dim
 
-    def _told(self, x_sum_BCD: Tensor) -> Tensor:
-        """What the sequence side is told of the other one, [B, C, D]."""
-        return x_sum_BCD if self.told_CD is None else self.told_CD.expand(x_sum_BCD.shape[0], -1, -1)
+    def _told(self, x_sum_BCD: Tensor, num_rows: int) -> Tensor:
+        """What the rows of the sequence side are told of the other one, [B, C, D], or of requests."""
+        return x_sum_BCD if self.told_CD is None else self.told_CD.expand(num_rows, -1, -1)
 
     def forward(self, x_BND: Tensor, rows: EventRows, surface_B: Tensor) -> Tensor:
         """Run the trunk.
 
         Args:
             x_BND: non-sequence tokens, [B, N, D].
-            rows: events, [T, D].
+            rows: events, [T, D], one row an example or a request.
             surface_B: surfaces, int64 [B].
 
         Returns:
@@ -161,14 +163,17 @@ class Trunk(nn.Module):
         """
         stored: list[Tensor] = []
         x_sum_BCD = self.x_summaries[0](x_BND)
-        state = self.entry(self._told(x_sum_BCD), rows)
+        sequence, told = self.config.sequence, not self.config.one_directional
+        rows = rows.spread() if told and sequence.entry_reads_context else rows
+        state = self.entry(self._told(x_sum_BCD, rows.offsets_B1.shape[0] - 1), rows)
         for level in range(self.config.layers):
             state = self.s_summaries[level](state)
-            next_x_BND = self.interactions[level](x_BND, state.summary_BMD, stored, surface_B)
-            state = self.sequences[level](state, self._told(x_sum_BCD))
+            next_x_BND = self.interactions[level](x_BND, state.example_summary, stored, surface_B)
+            state = state.spread() if told and sequence.reads_context(level) else state
+            state = self.sequences[level](state, self._told(x_sum_BCD, state.summary_BMD.shape[0]))
             if self.config.cross_layer_heads:
-                stored.append(torch.cat([x_sum_BCD, state.summary_BMD], dim=1))
+                stored.append(torch.cat([x_sum_BCD, state.example_summary], dim=1))
             x_BND = next_x_BND
             if self.fresh[level + 1]:
                 x_sum_BCD = self.x_summaries[level + 1](x_BND)
-        return torch.cat([x_sum_BCD, self.s_summaries[-1](state).summary_BMD], dim=1)
+        return torch.cat([x_sum_BCD, self.s_summaries[-1](state).example_summary], dim=1)

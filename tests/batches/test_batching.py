@@ -19,7 +19,12 @@ _seeds = st.one_of(st.none(), st.integers(0, 9))
 def part_of(rows):
     """What batching sees of a part: users in storage order and the lengths of their windows."""
     users, lengths = np.array(sorted(rows)).T
-    return SimpleNamespace(user_N=users, learnt_rows=np.arange(len(users)), window=SimpleNamespace(lengths=lengths))
+    return SimpleNamespace(
+        user_N=users,
+        as_of_N=lengths // 10,
+        learnt_rows=np.arange(len(users)),
+        window=SimpleNamespace(lengths=lengths),
+    )
 
 
 def cut(part, config, seed, batch_size=4):
@@ -55,6 +60,17 @@ def test_where_histories_are_shared_a_user_is_not_scattered(rows, seed):
     order = np.concatenate(cut(part, ReaderConfig(share_histories=True), seed))
     users = part.user_N[order]
     assert np.count_nonzero(np.diff(users)) == len(np.unique(users)) - 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=_rows, seed=st.integers(0, 9))
+def test_a_request_may_stay_together_without_its_user(rows, seed):
+    part = part_of(rows)
+    config = ReaderConfig(share_histories=True, keep_together="request")
+    order = np.concatenate(cut(part, config, seed))
+    assert sorted(order.tolist()) == list(range(len(rows)))
+    asked = list(zip(part.user_N[order], part.as_of_N[order], strict=True))
+    assert sum(one != other for one, other in pairwise(asked)) == len(set(asked)) - 1
 
 
 @given(rows=_rows, budget=st.integers(40, 90))

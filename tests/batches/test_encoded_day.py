@@ -58,3 +58,13 @@ def test_a_user_whose_examples_see_nothing_stores_nothing(parts):
     batch = part.batch(silent, share=True)
     assert batch.ids["event_ad"].lengths().tolist() == [0] * len(silent)
     assert batch.window_numbers().shape == (0, len(part.layout.event_dense))
+
+
+def test_examples_of_the_same_user_at_the_same_time_share_one_window(part):
+    rows = np.array([7, 3, 7, 5, 3, 3])
+    batch = part.batch(rows, share=True)
+    assert batch.shared.request_B.tolist() == [0, 1, 0, 2, 1, 1]
+    assert batch.shared.length_R.tolist() == part.window.lengths[[7, 3, 5]].tolist()
+    assert batch.requests is batch.shared.request_B
+    assert part.batch(np.array([7, 3, 5]), share=True).requests is None
+    assert part.batch(rows).requests is None

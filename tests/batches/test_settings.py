@@ -9,7 +9,14 @@ from gem_pipeline.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    "change", [{"max_resident_bytes": 0}, {"prefetch": -1}, {"batch_events": -1}, {"max_vector_bytes": -1}]
+    "change",
+    [
+        {"max_resident_bytes": 0},
+        {"prefetch": -1},
+        {"batch_events": -1},
+        {"max_vector_bytes": -1},
+        {"keep_together": "surface"},
+    ],
 )
 def test_an_impossible_setting_is_refused(change):
     with pytest.raises(ConfigError, match=next(iter(change))):

@@ -46,7 +46,7 @@ def same(one, other):
     names = ("event_dense_TE", "dense_BF", "surface_B", "label_BK", "mask_BK", "user_B", "example_B")
     tensors += [(getattr(one, name), getattr(other, name)) for name in names]
     if one.shared is not None:
-        tensors += [(getattr(one.shared, n), getattr(other.shared, n)) for n in ("index_T", "length_B", "log_gap_T")]
+        tensors += [(getattr(one.shared, n), getattr(other.shared, n)) for n in vars(one.shared)]
     return all(torch.equal(*pair) for pair in tensors)
 
 
