@@ -1,4 +1,8 @@
-"""What CompSkip saves: FLOPs and step time of Kunlun's sequence side with and without skipping, at full history."""
+"""What CompSkip saves and what it costs.
+
+FLOPs and step time of Kunlun's sequence side at full history, with and without skipping; NE of trained models, on a
+world by true probabilities and on the real log by its labels.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,19 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import _lines
+from benchmarks import _lines, ablation
+from benchmarks.trials.cells import Cell, Trial, cells
+from benchmarks.trials.homes import KUAIRAND, Log
+from benchmarks.trials.judging import against, interval, log_days, scored
+from benchmarks.trials.truth import true_difference
 from gem_pipeline.config.ladder import run_config
 from gem_pipeline.kernels.jagged import lengths_to_offsets
+from gem_pipeline.metrics.pooling import ALL
 from gem_pipeline.models.backbone import EventRows
 from gem_pipeline.models.foundation import FoundationConfig
 
-UNMEASURED = ("ne_rise_upper", "excess_loss_ratio", "ne_loss_relative")
+TRAINED = "small+light"
+WORLD, WORLD_JUDGED, SEEDS = Log(name="everyday", events=400_000, days=10), 3, 5
 BASELINE = "the same layers, none skipped"
 
 
@@ -73,7 +83,7 @@ def step_seconds(side: SequenceSide, given: tuple[Tensor, EventRows]) -> float:
 
 
 def lines(sizes: Sequence[str], timed: str, rounds: int) -> Iterator[dict[str, Any]]:
-    """Savings by rung, the step time of one rung, and what needs trainings."""
+    """Savings by rung, and the step time of one rung."""
     for size in sizes:
         skipping, whole = both(size)
         saved = 1.0 - flops(skipping) / flops(whole)
@@ -87,9 +97,46 @@ def lines(sizes: Sequence[str], timed: str, rounds: int) -> Iterator[dict[str, A
         "compskip", "step_time_ratio", value, unit="times faster", size=timed, low=low, high=high, runs=rounds,
         baseline=BASELINE,
     )  # fmt: skip
-    for figure in UNMEASURED:
-        why = "needs trainings over seeds on a simulated world and the real log: not run yet"
-        yield _lines.line("compskip", figure, None, unit="relative", size=timed, baseline=BASELINE, why=why)
+
+
+def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
+    """What trained models lose by skipping: on a world, then on the real log where it is here."""
+    days = log_days(WORLD.key)
+    skipping, whole = _pair(WORLD.key, days[:-WORLD_JUDGED], days[-WORLD_JUDGED:], seeds, jobs)
+    found = true_difference(skipping, whole)
+    more: dict[str, Any] = {"size": f"{TRAINED}, {WORLD.key}", "baseline": BASELINE, "runs": seeds}
+    yield _lines.line("compskip", "ne_rise_relative", **interval(found.relative), unit="relative true NE", **more)
+    yield _lines.line(
+        "compskip", "ne_rise_upper", found.relative.high, unit="relative true NE, end of the interval", **more
+    )
+    yield _lines.line("compskip", "excess_loss_ratio", **interval(found.excess_ratio), unit="ratio", **more)
+    if not Log().is_there():
+        why = "the real log is not here"
+        yield _lines.line("compskip", "ne_loss_relative", None, unit="relative NE", size=TRAINED, why=why)
+        return
+    skipping, whole = _pair(KUAIRAND, ablation.LEARNT, ablation.JUDGED, seeds, jobs)
+    rows = scored({"skipping": skipping, "whole": whole})
+    for row in against(rows, KUAIRAND, [("skipping", "whole")]):
+        if row.surface == ALL and row.objective in ablation.OBJECTIVES:
+            yield _lines.line(
+                "compskip", "ne_loss_relative", **interval(row.difference.relative), unit="relative NE",
+                size=f"{TRAINED}, {KUAIRAND}, {row.objective}", baseline=BASELINE, runs=seeds,
+            )  # fmt: skip
+
+
+def _pair(
+    log: str, learnt: tuple[str, ...], judged: tuple[str, ...], seeds: int, jobs: int
+) -> tuple[list[Cell], list[Cell]]:
+    """Cells with and without CompSkip, seed by seed."""
+    found = cells(
+        [
+            Trial(log=log, model=model, seed=seed, learnt=learnt, judged=judged)
+            for model in (TRAINED, f"{TRAINED}+no_compskip")
+            for seed in range(seeds)
+        ],
+        jobs=jobs,
+    )
+    return found[:seeds], found[seeds:]
 
 
 def both(size: str) -> tuple[FoundationConfig, FoundationConfig]:
@@ -101,12 +148,15 @@ def both(size: str) -> tuple[FoundationConfig, FoundationConfig]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and append its lines."""
     parser = argparse.ArgumentParser(prog="benchmarks.compskip", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="sizes small and base only")
+    parser.add_argument("--quick", action="store_true", help="sizes small and base only, nothing is trained")
+    parser.add_argument("--jobs", type=int, default=2, help="cells trained at a time")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     sizes = ("small", "base") if options.quick else ("small", "base", "large")
     _lines.append(options.json, lines(sizes, "base", 3 if options.quick else 9))
+    if not options.quick:
+        _lines.append(options.json, quality_lines(SEEDS, options.jobs))
     return 0
 
 
