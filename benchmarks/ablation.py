@@ -21,8 +21,7 @@ from gem_pipeline.metrics.pooling import ALL
 WHOLE = "small+light"
 ROWS = (
     "static_y", "no_cross_layer", "early_compression", "one_directional", "separate_sequences", "no_domain_experts",
-    "pma_for_hsp", "no_pyramid", "no_event_mask", "no_compskip", "one_expert", "no_first_order", "interformer", "hstu",
-    "transformer", "wukong_alone", "dlrm", "dcnv2", "din",
+    "pma_for_hsp", "no_compskip", "interformer", "hstu", "transformer", "wukong_alone", "dlrm", "dcnv2", "din",
 )  # fmt: skip
 LEARNT = ("2022-04-30", "2022-05-01", "2022-05-02", "2022-05-03", "2022-05-04")
 JUDGED = ("2022-05-06", "2022-05-07")
