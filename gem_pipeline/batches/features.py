@@ -58,7 +58,7 @@ def encode(
     as_of_N = impression_times(rows)
     windows, kept_E = find_windows(history, window, user_N, as_of_N, kinds=contract.sequence.kinds)
     seen = history.rows(kept_E)
-    size = {spec.name: spec.rows for spec in layout.tables}
+    size = {spec.name: spec.encoded_rows for spec in layout.tables}
     label_NK, mask_NK = labels_and_masks(contract, rows, known)
     return EncodedDay(
         layout=layout,

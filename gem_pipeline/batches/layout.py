@@ -17,15 +17,28 @@ EVENT_SURFACE = "event_surface"
 SURFACE = "surface"  # name of the token that tells the example's own surface
 EVENT_SOURCE = "event_source"
 LOG_GAP = "log_gap_s"  # the time from an event to the impression; always the first event number
+WHOLE_IDS = 2**62  # ids that are not hashed into the rows of a table are hashed into so many
 PLACE_TABLE = "place"  # small table that surfaces and event sources share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSpec:
-    """An embedding table: row 0 is the missing value, known ids hash into 1 ... rows - 1."""
+    """An embedding table: row 0 is the missing value, known ids hash into 1 ... rows - 1.
+
+    Attributes:
+        name: of the table.
+        rows: of the table.
+        managed: ids come whole, and the model gives them rows (`ManagedIds`).
+    """
 
     name: str
     rows: int
+    managed: bool = False
+
+    @property
+    def encoded_rows(self) -> int:
+        """Encoded ids are below it."""
+        return WHOLE_IDS if self.managed else self.rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +85,15 @@ class InputLayout:
     def keys(self) -> tuple[str, ...]:
         """Keys of the KeyedJaggedTensor, in order: tokens, then event ids."""
         return tuple(feature.name for feature in (*self.tokens, *self.event_ids))
+
+    @property
+    def whole_ids(self) -> bool:
+        """Whether ids come whole to any table."""
+        return any(table.managed for table in self.tables)
+
+    def managed(self) -> InputLayout:
+        """The layout of a model that manages its tables: ids come whole; places are few and stay what they are."""
+        return replace(self, tables=tuple(replace(t, managed=t.name != PLACE_TABLE) for t in self.tables))
 
     def narrowed(self, inputs: tuple[str, ...]) -> InputLayout:
         """The layout of a model that reads only some of the event inputs.

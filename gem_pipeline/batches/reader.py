@@ -46,6 +46,7 @@ class DayReader:
         window: events that an example may see.
         config: memory, prefetching and batches.
         versions: Delta version of each table to read; tables not named are read at what is newest at first use.
+        whole_ids: ids are not hashed into the rows of their tables (`InputLayout.managed`).
 
     Raises:
         ConfigError: the window names something that the contract does not declare.
@@ -59,10 +60,12 @@ class DayReader:
         window: WindowSpec,
         config: ReaderConfig | None = None,
         versions: dict[str, int] | None = None,
+        whole_ids: bool = False,
     ) -> None:
         window.check(contract)
         self.contract, self.lake, self.window = contract, lake, window
-        self.layout: InputLayout = input_layout(contract).narrowed(window.inputs)
+        layout = input_layout(contract).narrowed(window.inputs)
+        self.layout: InputLayout = layout.managed() if whole_ids else layout
         self.config = config or ReaderConfig()
         self._asked_versions = versions or {}
         self._event_columns = event_columns(contract, self.layout, window)

@@ -31,6 +31,7 @@ from gem_pipeline.models.first_order import FirstOrderTerms, HistoryStatistics
 from gem_pipeline.models.heads import DomainGate, DomainHeads
 from gem_pipeline.models.interformer import InterFormerConfig
 from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
+from gem_pipeline.models.managed_ids import ManagedIds
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.separate import SeparateConfig
@@ -43,6 +44,8 @@ Backbone = Literal["interformer", "kunlun", "hstu", "transformer", "compressed"]
 BACKBONES = ("interformer", "kunlun", "hstu", "transformer", "compressed")
 Interaction = Literal["interleaved", "dlrm", "dcnv2", "din"]
 INTERACTIONS = ("interleaved", "dlrm", "dcnv2", "din")
+IdTables = Literal["hashed", "lfu", "lru"]
+ID_TABLES = ("hashed", "lfu", "lru")
 LONGEST_GAP_S = 1e9
 TINY_HISTORY = WindowSpec(max_events=64)
 
@@ -55,6 +58,8 @@ class FoundationConfig:
         dim: width D of every token and event.
         layers: interleaved layers.
         history: events of a row that the reader hands over.
+        id_tables: `hashed`: ids that fall on the same row of a table share it; `lfu` or `lru`: ids get rows of their
+            own, and where a table is full those seen least often, or longest ago, leave (`ManagedIds`).
         event_mask: hidden width of the mask that each event puts on itself before all else; 0: none.
         interaction: the trunk of Wukong layers interleaved with the sequence side, or one of the baselines, which
             take widths and layers from the fields below.
@@ -92,6 +97,7 @@ class FoundationConfig:
     dim: int = 32
     layers: int = 2
     history: WindowSpec = TINY_HISTORY
+    id_tables: IdTables = "hashed"
     event_mask: int = 0
     interaction: Interaction = "interleaved"
     cross_rank: int = 0
@@ -132,6 +138,8 @@ class FoundationConfig:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
         if min(self.event_mask, self.cross_rank, self.first_order_history) < 0:
             raise ConfigError(f"A switch of {self} is below 0.", remedy="Use 0 to switch a part off.")
+        if self.id_tables not in ID_TABLES:
+            raise ConfigError(f"There are no {self.id_tables!r} tables.", remedy=f"Choose from {', '.join(ID_TABLES)}.")
         if self.backbone not in BACKBONES:
             raise ConfigError(f"There is no backbone {self.backbone!r}.", remedy=f"Choose from {', '.join(BACKBONES)}.")
         if self.interaction not in INTERACTIONS:
@@ -144,6 +152,11 @@ class FoundationConfig:
                 remedy="Leave `separate` and `one_directional` out, or choose the interaction 'interleaved'.",
             )
         self.trunk(1)  # its own rules
+
+    @property
+    def manages_ids(self) -> bool:
+        """Whether ids must come whole."""
+        return self.id_tables != "hashed"
 
     def trunk(self, num_surfaces: int) -> TrunkConfig:
         """Shape of the interleaved trunk."""
@@ -215,6 +228,12 @@ class FoundationModel(nn.Module):
         super().__init__()
         self.layout, self.config = layout, config
         layout = replace(layout, surfaces=("any",)) if config.surfaces_alike else layout
+        if config.manages_ids != layout.whole_ids:
+            raise ConfigError(
+                f"id_tables is {config.id_tables!r}, but ids come {'whole' if layout.whole_ids else 'hashed'}.",
+                remedy="Read with whole_ids where, and only where, the model manages its tables.",
+            )
+        self.managed = None if config.id_tables == "hashed" else ManagedIds(layout, config.id_tables)
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
         self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
@@ -256,6 +275,8 @@ class FoundationModel(nn.Module):
         Of shared histories, a stored event is looked up and embedded once, up to its time gap; a window is encoded
         once a request: statistics, mask, pyramid, and the sequence side until it reads X_sum (see `Trunk`).
         """
+        if self.managed is not None:
+            batch = replace(batch, ids=self.managed(batch.ids))
         if self.config.surfaces_alike:
             batch = batch.shown_anywhere(SURFACE)
         embedded = self.embeddings(batch.ids)

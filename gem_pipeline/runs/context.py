@@ -89,17 +89,21 @@ class DayContext:
     def _source(
         self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None
     ) -> PartSource:
+        whole_ids = self.run.foundation.manages_ids
         if self.run.reading.keep_day:
-            return ResidentParts(self.read(date, window=window, as_of=as_of, objectives=objectives))
-        source = LakeParts(self._reader(window), date, as_of=as_of, objectives=objectives)
+            return ResidentParts(
+                self.read(date, window=window, as_of=as_of, objectives=objectives, whole_ids=whole_ids)
+            )
+        source = LakeParts(self._reader(window, whole_ids), date, as_of=as_of, objectives=objectives)
         self._note(source, date, window, as_of, objectives)
         return source
 
     def read(
-        self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None
-    ) -> list[EncodedDay]:
-        """A day's examples with their histories, all in memory; labels as in `DayReader.day`."""
-        parts = list(self._reader(window).day(date, as_of=as_of, objectives=objectives))
+        self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None,
+        whole_ids: bool = False,
+    ) -> list[EncodedDay]:  # fmt: skip
+        """A day's examples with their histories, all in memory; labels as in `DayReader.day`, ids as in `DayReader`."""
+        parts = list(self._reader(window, whole_ids).day(date, as_of=as_of, objectives=objectives))
         self._note(parts, date, window, as_of, objectives)
         return parts
 
@@ -118,8 +122,11 @@ class DayContext:
         """A pass over a day, as the run's configuration has it."""
         return BatchStream(source, batch_size=batch_size, config=self.run.reading, generator=generator)
 
-    def _reader(self, window: WindowSpec) -> DayReader:
-        return DayReader(self.contract, self.lake, window=window, config=self.run.reading, versions=self.versions)
+    def _reader(self, window: WindowSpec, whole_ids: bool) -> DayReader:
+        return DayReader(
+            self.contract, self.lake, window=window, config=self.run.reading, versions=self.versions,
+            whole_ids=whole_ids,
+        )  # fmt: skip
 
 
 def only(parts: list[EncodedDay], objectives: tuple[str, ...]) -> list[EncodedDay]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
+from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.sources import PartSource
 from gem_pipeline.batches.windows import WindowSpec
@@ -112,9 +113,17 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
             optimizer.begin_day(sum(map(len, passes.values())) * run.training.epochs)
         for label, batches in passes.items():
             shown = context.progress.track(batches, label=label, total=len(batches))
-            learn(model, optimizer, shown, joint_loss, curve)
+            learn(model, optimizer, _admitted(model, optimizer, shown), joint_loss, curve)
     seconds = time.perf_counter() - started
     return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds, learnt=learnt)
+
+
+def _admitted(model: FoundationModel, optimizer: ModelOptimizer, batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Batches whose ids have found their rows; rows that pass from one id to another begin anew."""
+    for batch in batches:
+        if model.managed is not None:
+            optimizer.restart_rows(model.managed.admit(batch.ids))
+        yield batch
 
 
 def _start_heads(

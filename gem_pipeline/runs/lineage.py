@@ -16,6 +16,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from gem_pipeline.batches.encoded_day import EncodedDay
+from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.windows import WindowSpec
@@ -120,11 +121,12 @@ def rebuild_rows(stored: StoredModel, lake: Path) -> Iterator[Rebuilt]:
         )
     contract = DataContract.model_validate(config["contract"])
     reading, versions = ReaderConfig(**config["reading"]), _there(lake, config["inputs"])
+    whole_ids = InputLayout.from_dict(config["layout"]).whole_ids
     for document in config["rows"]:
         named = RowsRead(**document)
         window = WindowSpec.from_dict(named.window)
         objectives = None if named.objectives is None else tuple(named.objectives)
-        reader = DayReader(contract, lake, window=window, config=reading, versions=versions)
+        reader = DayReader(contract, lake, window=window, config=reading, versions=versions, whole_ids=whole_ids)
         parts = reader.day(named.date, as_of=named.as_of, objectives=objectives)
         found = RowsRead.of(parts, date=named.date, window=window, as_of=named.as_of, objectives=objectives)
         yield Rebuilt(named=named, found=found)

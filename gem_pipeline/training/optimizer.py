@@ -87,6 +87,23 @@ class ModelOptimizer:
         for name, parameter in self._model.named_parameters():
             self._average[name] += parameter.detach() - before[name]
 
+    @torch.no_grad()
+    def restart_rows(self, rows_by_table: dict[str, Tensor]) -> None:
+        """Let rows of embedding tables begin anew: as the last row, that of unknown ids, without a past of their own.
+
+        Args:
+            rows_by_table: int64 rows by name of the table, in every collection that has it.
+        """
+        for name, parameter in self._named[_EMBEDDING].items():
+            rows = rows_by_table.get(name.split(".")[-2])
+            if rows is None or not len(rows):
+                continue
+            for values in (parameter, self._average[name]):
+                values[rows] = values[-1].clone()
+            state = self._optimizers[_EMBEDDING].state.get(parameter, {})
+            if "sum" in state:
+                state["sum"][rows] = 0.0
+
     def served_weights(self) -> dict[str, Tensor]:
         """The state dictionary to store and serve: averaged weights where averaging is on, buffers as they are."""
         weights = self._model.state_dict()

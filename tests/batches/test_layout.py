@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from gem_pipeline.batches.layout import EVENT_AD, PLACE_TABLE, InputLayout, dense_names, input_layout
+from gem_pipeline.batches.layout import (
+    EVENT_AD,
+    PLACE_TABLE,
+    WHOLE_IDS,
+    InputLayout,
+    dense_names,
+    input_layout,
+)
 from gem_pipeline.errors import ConfigError
 from tests.batches_factory import kuairand_layout, small_layout
 from tests.lake_factory import contract, vector_contract
@@ -84,3 +91,12 @@ def test_vectors_are_inputs_of_their_own_and_layouts_from_before_have_none():
     assert (own.tokens, own.dense) == (LAYOUT.tokens, LAYOUT.dense)
     assert InputLayout.from_dict(json.loads(json.dumps(own.to_dict()))) == own
     assert InputLayout.from_dict({k: v for k, v in LAYOUT.to_dict().items() if k != "vectors"}) == LAYOUT
+
+
+def test_a_managed_layout_takes_whole_ids_to_all_tables_but_places():
+    managed = LAYOUT.managed()
+    assert managed.whole_ids
+    assert not LAYOUT.whole_ids
+    assert {table.name for table in managed.tables if not table.managed} == {PLACE_TABLE}
+    assert all(table.encoded_rows == (WHOLE_IDS if table.managed else table.rows) for table in managed.tables)
+    assert InputLayout.from_dict(json.loads(json.dumps(managed.to_dict()))) == managed

@@ -10,12 +10,15 @@ import pytest
 import torch
 
 from gem_pipeline.batches.encoded_day import day_batches
+from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.config import ladder
 from gem_pipeline.errors import ConfigError, ModelStoreError
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.foundation import loss_metrics, rebuild
+from gem_pipeline.runs.lineage import rebuild_rows
+from gem_pipeline.serving.scoring import load_model
 from gem_pipeline.training.loop import LossCurve, score
 from gem_pipeline.training.plan import GEM
 from gem_pipeline.training.settings import NegativeSampling
@@ -133,6 +136,35 @@ def test_a_run_may_learn_from_a_share_of_the_negatives(own, monkeypatch):
     assert all(0 < examples[name] < whole[name] for name in examples)
     assert GEM in examples
     assert len(examples) > 1
+
+
+@pytest.mark.parametrize("keep_day", [True, False])
+def test_a_run_may_manage_its_id_tables_and_a_stored_model_scores_and_goes_on_as_the_trained_one(
+    own, monkeypatch, keep_day
+):
+    run = replace(ladder.small(), foundation=replace(ladder.tiny().foundation, id_tables="lfu"))
+    run = replace(run, reading=replace(run.reading, keep_day=keep_day))
+    monkeypatch.setitem(ladder.SIZES, "tiny", lambda: run)
+    shutil.rmtree(own.store.root / GEM)
+    for place, date in enumerate(DAYS[:2]):
+        own.forget(date, "foundation")
+        train_day(own.plan(date, tasks=("foundation",)))
+        stored = own.store.require(GEM, date)
+        held = {name: value for name, value in stored.weights().items() if name.endswith("_mch_sorted_raw_ids")}
+        free = torch.iinfo(torch.int64).max
+        assert all(int((value != free).sum()) > 20 for name, value in held.items() if ".ad." in name)
+        assert len(held) == len(InputLayout.from_dict(stored.config()["layout"]).tables) - 1
+        if place == 0:
+            before = {name: set(value.tolist()) for name, value in held.items()}
+    assert all(before[name] <= set(value.tolist()) for name, value in held.items())  # nobody left: tables are large
+    assert all(day.identical for day in rebuild_rows(stored, own.lake))
+    own.forget(DAYS[2], "score")
+    assert train_day(own.plan(DAYS[2], tasks=("score",))).teacher_outputs["model_id"] == stored.model_id
+    parts = DayContext(own.plan(DAYS[2])).full_history
+    served = load_model(stored.path).score(list(parts))
+    told = teacher_rows(own, DAYS[2]).loc[parts.impression_ids().to_pylist()]
+    assert parts.layout.whole_ids
+    assert np.allclose(served, told[[f"prob__{o}" for o in parts.layout.objectives]], rtol=0, atol=1e-6)
 
 
 def test_a_day_whose_parent_is_missing_is_refused(own):

@@ -109,3 +109,17 @@ def test_weights_that_are_overwritten_move_their_average_by_as_much():
     torch.testing.assert_close(after["serving_head.bias"], before["serving_head.bias"] + moved)
     same = [name for name in before if not name.endswith("head.bias")]
     assert all(torch.equal(after[name], before[name]) for name in same)
+
+
+def test_a_row_that_begins_anew_is_that_of_unknown_ids_without_a_past():
+    model = new_model()
+    optimizer = ModelOptimizer(model, replace(CONFIG, averaging_horizon=5))
+    steps(model, optimizer, 0, 3)
+    name = "embeddings.collection.embeddings.ad.weight"
+    other = optimizer.state()[f"embedding/{name.replace('.ad.', '.place.')}/sum"]
+    rows = torch.tensor([3, 7])
+    optimizer.restart_rows({"ad": rows, "content": rows[:0]})
+    for weights in (model.state_dict(), optimizer.served_weights()):
+        assert torch.equal(weights[name][rows], weights[name][-1].expand(2, -1))
+    assert not optimizer.state()[f"embedding/{name}/sum"][rows].any()
+    assert torch.equal(optimizer.state()[f"embedding/{name.replace('.ad.', '.place.')}/sum"], other)
