@@ -78,7 +78,8 @@ def lines(size: str, rounds: int) -> Iterator[dict[str, Any]]:
         single = whole.seconds(alone[turn % len(alone)][:size_B])
         ratios.append(whole.seconds(mixed_rows[:size_B]) / single)
     yield _lines.line(
-        "training", "mixing_overhead", baseline="the same number of examples of one surface", **(quartiles(ratios[1:]) | more),
+        "training", "mixing_overhead", baseline="the same number of examples of one surface",
+        **(quartiles(ratios[1:]) | more),
     )  # fmt: skip
 
 

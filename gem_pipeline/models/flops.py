@@ -40,8 +40,15 @@ def forward_flops(model: nn.Module, batch: Batch) -> float:
         FLOPs divided by B.
     """
     counter = FlopCounterMode(display=False)
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
-        model(batch)
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        for parameter in learning:  # the counter hooks into gradients, which a pass without them does not have
+            parameter.requires_grad_(False)
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+            model(batch)
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
     return counter.get_total_flops() / batch.size
 
 

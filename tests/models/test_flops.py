@@ -32,6 +32,13 @@ def test_a_linear_layer_and_an_attention_cost_what_their_formulas_say() -> None:
     assert flops == 2 * 3 * 5 + 2 * (2 * 4 * 4 * 2)
 
 
+def test_a_parameter_shown_to_every_row_can_be_counted_and_still_learns() -> None:
+    layout = small_layout()
+    model = FoundationModel(layout, FoundationConfig(one_directional=True))
+    assert forward_flops(model, random_batch(layout, [3, 0])) > 0
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
 def test_tables_are_counted_apart_from_the_dense_part() -> None:
     counts = count_parameters(VerticalModel(small_layout(), VerticalConfig(dim=4)))
     assert counts.embedding == (50 + 20 + 8) * 4
