@@ -90,13 +90,13 @@ def settings_of(plan: Plan) -> dict[str, dict[str, Parameters]]:
                 judged=(CHOSEN_ON,),
             )  # fmt: skip
             best, tried = searched(trial, plan.trials)
-            least = min(loss for loss, _ in tried)
-            print(f"{peer} {objective}: log loss {least:.5f}, the best of {len(tried)} by {dict(best)}", flush=True)
+            losses = ", ".join(f"{loss:.5f}" for loss, _ in tried)
+            print(f"{peer} {objective}: {dict(best)}, log losses of the trials: {losses or 'one setting'}", flush=True)
             found.setdefault(peer, {})[objective] = best
     return found
 
 
-def peer_runs(plan: Plan, log: str, settings: Mapping[str, Mapping[str, Parameters]]) -> dict[str, list[Cell]]:
+def peer_runs(plan: Plan, settings: Mapping[str, Mapping[str, Parameters]], *, frozen: bool) -> dict[str, list[Cell]]:
     """Cells of every peer at its chosen settings, one a seed; what no seed changes is trained once."""
     runs: dict[str, list[Cell]] = {}
     for peer, by_objective in settings.items():
@@ -104,20 +104,26 @@ def peer_runs(plan: Plan, log: str, settings: Mapping[str, Mapping[str, Paramete
             scores = {
                 objective: peer_scores(
                     PeerTrial(
-                        log=log, peer=peer, objective=objective, seed=0 if peer in DETERMINISTIC else seed,
+                        log=KUAIRAND, peer=peer, objective=objective, seed=0 if peer in DETERMINISTIC else seed,
                         learnt=plan.learnt, chosen_on=CHOSEN_ON, judged=(CHOSEN_ON, *TEST), parameters=parameters,
                     )
                 )
                 for objective, parameters in by_objective.items()
             }  # fmt: skip
-            runs.setdefault(peer, []).append(as_cell(scores, seed))
+            runs.setdefault(peer, []).append(as_cell(scores, seed, frozen=frozen))
     return runs
 
 
-def all_runs(plan: Plan, log: str, settings: Mapping[str, Mapping[str, Parameters]]) -> dict[str, list[Cell]]:
-    """Cells of GEM, the peers, and the other models of our code."""
+def all_runs(
+    plan: Plan, settings: Mapping[str, Mapping[str, Parameters]], *, frozen: bool = False
+) -> dict[str, list[Cell]]:
+    """Cells of GEM, the peers, and the other models of our code, on the log or the frozen one.
+
+    Peers score both at once; models of our code are trained again, from the same rows and seed.
+    """
+    log = Log(frozen=max(plan.learnt)).key if frozen else KUAIRAND
     runs = {GEM: cells(plan.gem(plan.model, log))}
-    runs |= peer_runs(plan, log, settings)
+    runs |= peer_runs(plan, settings, frozen=frozen)
     return runs | {name: cells(plan.gem(name, log)) for name in plan.own}
 
 
@@ -167,7 +173,7 @@ def report(
 ) -> Report:
     """What the page tells; the models of one seed are trained again on the frozen log."""
     judged, once = (CHOSEN_ON, *TEST), replace(plan, seeds=1)
-    frozen = all_runs(once, Log(frozen=max(plan.learnt)).key, settings)
+    frozen = all_runs(once, settings, frozen=True)
     export = exported(Log(), (*plan.learnt, *judged))
     columns = test.columns
     return Report(
@@ -235,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seeds=options.seeds,
     )  # fmt: skip
     settings = settings_of(plan)
-    runs = all_runs(plan, KUAIRAND, settings)
+    runs = all_runs(plan, settings)
     standing = standings(runs, TEST)
     lines = list(figures(plan, runs, standing))
     append(options.json, lines)

@@ -81,7 +81,7 @@ def main(task: Task) -> None:
 
     began = time.perf_counter()
     parameters = dict(task.parameters)
-    learnt, chosen_on, judged = task.rows(task.learnt), task.rows([task.chosen_on]), task.rows(task.judged)
+    learnt, chosen_on = task.rows(task.learnt), task.rows([task.chosen_on])
     kept = learnt.known
     sources = np.setdiff1d(learnt.arrays["event_source"], [0]).tolist()
     rule = {"ids": parameters.pop("ids"), "sources": sources}
@@ -98,9 +98,12 @@ def main(task: Task) -> None:
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
     )  # fmt: skip
     trained = time.perf_counter()
-    prob_N = model.predict(features(judged, task.layout, **rule)[0], num_threads=1)
+    prob_N, frozen_N = (
+        model.predict(features(task.rows(task.judged, frozen=frozen), task.layout, **rule)[0], num_threads=1)
+        for frozen in (False, True)
+    )
     task.write(
-        prob_N, began=began, train_seconds=trained - started, examples=int(kept.sum()),
+        prob_N, frozen_N, began=began, train_seconds=trained - started, examples=int(kept.sum()),
         rounds=model.best_iteration, columns=len(names),
     )  # fmt: skip
 

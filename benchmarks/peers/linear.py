@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.peers.rows import Task
@@ -23,14 +25,10 @@ BATCH = 512
 def main(task: Task) -> None:
     """Fit, and score."""
     began = time.perf_counter()
-    log = Log.parse(task.log)
-    reader = DayReader(derived(log), log.home / "lake", window=BASELINE_WINDOW)
-
-    def rows(day: str, number: int) -> LogisticRows:
-        batches = (batch for part in reader.day(day) for batch in day_batches(part, batch_size=BATCH))
-        return rows_of_batches(batches, reader.layout, day=number)
-
-    learnt = concatenate_rows([rows(day, number) for number, day in enumerate(task.learnt)])
+    whole = Log.parse(task.log)
+    logs = whole, replace(whole, frozen=max(task.learnt))
+    reader, frozen = (DayReader(derived(log), log.home / "lake", window=BASELINE_WINDOW) for log in logs)
+    learnt = _rows(reader, task.learnt)
     column = reader.layout.objectives.index(task.objective)
     one = LogisticRows(
         inputs=learnt.inputs, label_NK=learnt.label_NK[:, [column]], mask_NK=learnt.mask_NK[:, [column]],
@@ -42,10 +40,23 @@ def main(task: Task) -> None:
         one, (task.objective,), config=LogisticConfig(), inverse_penalties={task.objective: given} if given else None
     )  # fmt: skip
     seconds = time.perf_counter() - started
-    judged = concatenate_rows([rows(day, 0) for day in task.judged])
+    prob_N, frozen_N = (fitted.predict(_rows(one, task.judged).inputs)[:, 0] for one in (reader, frozen))
     task.write(
-        fitted.predict(judged.inputs)[:, 0], began=began, train_seconds=seconds, examples=learnt.inputs.size,
+        prob_N, frozen_N, began=began, train_seconds=seconds, examples=learnt.inputs.size,
         inverse_penalty=fitted.inverse_penalties.get(task.objective), parameters=fitted.encoder.num_columns,
+    )  # fmt: skip
+
+
+def _rows(reader: DayReader, days: Sequence[str]) -> LogisticRows:
+    """Rows of some days, numbered in their order."""
+    return concatenate_rows(
+        [
+            rows_of_batches(
+                (batch for part in reader.day(day) for batch in day_batches(part, batch_size=BATCH)),
+                reader.layout, day=number,
+            )
+            for number, day in enumerate(days)
+        ]
     )  # fmt: skip
 
 

@@ -161,12 +161,13 @@ def main(task: Task) -> None:
     chosen = {name: parameters.pop(name) for name in ("user_id", "outcomes")}
     encoder = Encoder(learnt, task.layout, **chosen)
     left = name != "DIEN"  # packed sequences start at the first place
-    train, chosen_on, judged = (
+    train, chosen_on, judged, frozen = (
         Loader(encoder.encoded(rows, left=left), batch, shuffled=shuffled)
         for rows, batch, shuffled in (
             (learnt, size, True),
             (task.rows([task.chosen_on]), SCORING_BATCH, False),
             (task.rows(task.judged), SCORING_BATCH, False),
+            (task.rows(task.judged, frozen=True), SCORING_BATCH, False),
         )
     )
     del learnt
@@ -184,12 +185,12 @@ def main(task: Task) -> None:
         started = time.perf_counter()
         model.fit(train, epochs=passes, validation_data=chosen_on)
         seconds = time.perf_counter() - started
-        prob_N = model.predict(judged)
+        prob_N, frozen_N = model.predict(judged), model.predict(frozen)
     some = Loader(chosen_on.rows, COUNTED_ROWS, shuffled=False)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model.forward(next(iter(some)))
     task.write(
-        prob_N, began=began, train_seconds=seconds, examples=model._total_steps * size,
+        prob_N, frozen_N, began=began, train_seconds=seconds, examples=model._total_steps * size,
         flops_per_example=counter.get_total_flops() / COUNTED_ROWS,
         parameters=sum(value.numel() for value in model.parameters()),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a peer reads and writes, on its side: numpy and the standard library only, nothing of the product.
 
-A task is a JSON file with the fields of `Task`; its results are `prob.npy`, the probabilities of the judged rows in
-storage order, and `facts.json`.
+A task is a JSON file with the fields of `Task`; its results are the probabilities of the judged rows in storage
+order, `prob.npy` and for the frozen log `frozen.npy`, and `facts.json`.
 N rows, M ids of a multi-hot value, L events, F dense inputs.
 """
 
@@ -25,6 +25,7 @@ class Task:
     Attributes:
         log: key of the log; only the product's own models need it.
         export: folder of the exported days.
+        frozen: the same of the frozen log, whose judged rows are scored too.
         learnt: days that are learnt.
         chosen_on: the day that training stops by.
         judged: days whose rows are scored.
@@ -36,6 +37,7 @@ class Task:
 
     log: str
     export: Path
+    frozen: Path
     learnt: tuple[str, ...]
     chosen_on: str
     judged: tuple[str, ...]
@@ -48,7 +50,7 @@ class Task:
     def read(path: Path) -> Task:
         """Read a task."""
         known = json.loads(path.read_text(encoding="utf-8"))
-        known |= {"export": Path(known["export"]), "target": Path(known["target"])}
+        known |= {name: Path(known[name]) for name in ("export", "frozen", "target")}
         return Task(**known | {"learnt": tuple(known["learnt"]), "judged": tuple(known["judged"])})
 
     @property
@@ -56,11 +58,11 @@ class Task:
         """Names and sizes of the exported arrays."""
         return json.loads((self.export / "layout.json").read_text(encoding="utf-8"))
 
-    def rows(self, days: Sequence[str]) -> Rows:
-        """Rows of some days, one after the other."""
-        loaded = []
+    def rows(self, days: Sequence[str], *, frozen: bool = False) -> Rows:
+        """Rows of some days of the log, or of the frozen one, one after the other."""
+        loaded, folder = [], self.frozen if frozen else self.export
         for day in days:
-            with np.load(self.export / f"{day}.npz") as arrays:
+            with np.load(folder / f"{day}.npz") as arrays:
                 loaded.append({name: arrays[name] for name in arrays.files})
         joined = {}
         for name in loaded[0]:
@@ -71,9 +73,10 @@ class Task:
             joined[name] = np.concatenate(parts)
         return Rows(arrays=joined, column=self.layout["objectives"].index(self.objective))
 
-    def write(self, prob_N: NDArray[Any], *, began: float, **facts: Any) -> None:
+    def write(self, prob_N: NDArray[Any], frozen_N: NDArray[Any], *, began: float, **facts: Any) -> None:
         """Keep the probabilities and what is known of the training; `began` is a `time.perf_counter()`."""
         np.save(self.target / "prob.npy", np.asarray(prob_N, dtype=np.float32))
+        np.save(self.target / "frozen.npy", np.asarray(frozen_N, dtype=np.float32))
         facts["seconds"] = time.perf_counter() - began
         (self.target / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
 

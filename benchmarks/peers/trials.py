@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,9 @@ class PeerTrial:
     @property
     def folder(self) -> Path:
         """Where its scores are kept."""
-        content = json.dumps(asdict(self), sort_keys=True)
-        return Log.parse(self.log).home / "peers" / hashlib.sha256(content.encode()).hexdigest()[:16]
+        log = Log.parse(self.log)
+        content = json.dumps([asdict(self), derived(log).content_hash], sort_keys=True)
+        return log.home / "peers" / hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @property
     def is_done(self) -> bool:
@@ -71,11 +72,13 @@ class PeerScores:
 
     Attributes:
         prob_N: probabilities of the rows of the judged days, in storage order.
+        frozen_N: the same where they see the log as it was at the end of the last learnt day.
         facts: seconds, examples, FLOPs an example where they were counted, commit.
     """
 
     trial: PeerTrial
     prob_N: NDArray[np.float32]
+    frozen_N: NDArray[np.float32]
     facts: dict[str, Any]
 
 
@@ -90,18 +93,19 @@ def peer_scores(trial: PeerTrial) -> PeerScores:
     return PeerScores(
         trial=trial,
         prob_N=np.load(trial.folder / "prob.npy", allow_pickle=False),
+        frozen_N=np.load(trial.folder / "frozen.npy", allow_pickle=False),
         facts=json.loads((trial.folder / "cell.json").read_text(encoding="utf-8")),
     )
 
 
-def as_cell(scores: Mapping[str, PeerScores], seed: int) -> Cell:
-    """Scores by objective as one cell of the same seed, NaN in the columns of other objectives."""
+def as_cell(scores: Mapping[str, PeerScores], seed: int, *, frozen: bool = False) -> Cell:
+    """Scores by objective, or those of the frozen log, as one cell, NaN in the columns of other objectives."""
     some = next(iter(scores.values()))
     log = Log.parse(some.trial.log)
     names = [objective.name for objective in derived(log).objectives]
     prob_NK = np.full((len(some.prob_N), len(names)), np.nan, dtype=np.float32)
     for objective, found in scores.items():
-        prob_NK[:, names.index(objective)] = found.prob_N
+        prob_NK[:, names.index(objective)] = found.frozen_N if frozen else found.prob_N
     trial = Trial(
         log=some.trial.log, model=some.trial.peer, seed=seed, learnt=some.trial.learnt, judged=some.trial.judged
     )  # fmt: skip
@@ -113,8 +117,14 @@ def _run(trial: PeerTrial) -> None:
     log = Log.parse(trial.log)
     trial.folder.mkdir(parents=True, exist_ok=True)
     export = exported(log, tuple(sorted({*trial.learnt, trial.chosen_on, *trial.judged})))
+    frozen = exported(replace(log, frozen=max(trial.learnt)), trial.judged)
     task = {name: value for name, value in asdict(trial).items() if name != "peer"}
-    task |= {"export": str(export), "target": str(trial.folder), "parameters": dict(trial.parameters)}
+    task |= {
+        "export": str(export),
+        "frozen": str(frozen),
+        "target": str(trial.folder),
+        "parameters": dict(trial.parameters),
+    }
     write_text(trial.folder / "task.json", json.dumps(task))
     python, module = _program(trial.peer)
     told = subprocess.run(
