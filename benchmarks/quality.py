@@ -23,7 +23,7 @@ from benchmarks.peers.export import exported
 from benchmarks.peers.gains import METRICS, Points, gains, points
 from benchmarks.peers.page import Report, Standing, write_page
 from benchmarks.peers.search import Parameters, searched
-from benchmarks.peers.trials import DETERMINISTIC, LIGHTGBM, LOGISTIC, PEERS, PeerTrial, as_cell, peer_scores
+from benchmarks.peers.trials import DETERMINISTIC, LIGHTGBM, LOGISTIC, NEURAL, PEERS, PeerTrial, as_cell, peer_scores
 from benchmarks.trials.cells import Cell, Trial, cells
 from benchmarks.trials.homes import KUAIRAND, Log, derived
 from benchmarks.trials.judging import CONFIG, interval, judged_rows, scored
@@ -196,9 +196,10 @@ def _intro(plan: Plan) -> list[str]:
         "which GEM does not.",
         f"Every peer and objective got {plan.trials} settings (its default, then uniform draws from its space in "
         "benchmarks/peers/search.py), chosen by NE on the day of choice with seed 0, then a run for each of "
-        f"{plan.seeds} seed(s). LightGBM 4.7.0 reads histories as summaries (counts, rates, ages); FuxiCTR 2.3.10 "
-        "gives DIN, DCNv2, FinalMLP, DIEN and TransAct, with its own loop and early stopping and batches of ours; the "
-        "logistic regression is the product's. The peer of a figure is the best one in that figure on the test days.",
+        f"{plan.seeds} seed(s). With one setting there is no search: the default is taken. Peers of this run: "
+        f"{', '.join(plan.peers)}. LightGBM 4.7.0 reads histories as summaries (counts, rates, ages); FuxiCTR 2.3.10 "
+        f"gives {', '.join(NEURAL)}, with its own loop and early stopping and batches of ours; the logistic regression "
+        "is the product's. The peer of a figure is the best one in that figure on the test days.",
         f"GEM is `{plan.model}`, trained on the shuffled learnt days ({dict(plan.training)}); its own settings were "
         f"chosen on days up to {CHOSEN_ON}.",
     ]
