@@ -26,7 +26,7 @@ import yaml
 from deltalake import DeltaTable
 
 from benchmarks._lines import append, line
-from benchmarks._memory import resident_bytes
+from benchmarks._memory import anonymous_bytes, resident_bytes
 from benchmarks._peers import peer_python
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -54,11 +54,12 @@ def child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.derivation", "--child", job, str(events), str(days), str(home)]
     environment = os.environ | {"GEM_SPARK_MASTER": "local[2]"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as running:
-        family, peak = psutil.Process(running.pid), [0]
+        family, peak = psutil.Process(running.pid), [0, 0]
 
         def watch() -> None:
             while running.poll() is None:
                 peak[0] = max(peak[0], resident_bytes(family))
+                peak[1] = max(peak[1], anonymous_bytes(family))
                 time.sleep(0.2)
 
         watcher = threading.Thread(target=watch)
@@ -68,7 +69,10 @@ def child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
         watcher.join()
     if running.returncode:
         raise RuntimeError(f"job {job} at {events} events failed with code {running.returncode}")
-    return json.loads(told.strip().splitlines()[-1]) | {"peak_rss_gb": peak[0] / 1e9}
+    return json.loads(told.strip().splitlines()[-1]) | {
+        "peak_rss_gb": peak[0] / 1e9,
+        "peak_anonymous_gb": peak[1] / 1e9,
+    }
 
 
 def run_child(job: str, events: int, days: int, home: Path) -> dict[str, Any]:
@@ -154,7 +158,8 @@ def lines(quick: bool) -> Iterator[dict[str, Any]]:
             seconds = statistics.median(run["seconds"] for run in runs)
             cost = 1e6 * seconds / runs[0]["rows"]
             yield line("derivation", "seconds_per_million_events", cost, unit="s", size=size, runs=len(runs))
-            yield line("derivation", "peak_rss_gb", max(run["peak_rss_gb"] for run in runs), unit="GB", size=size)
+            for figure in ("peak_rss_gb", "peak_anonymous_gb"):
+                yield line("derivation", figure, max(run[figure] for run in runs), unit="GB", size=size)
             if events == compared:
                 for engine, other in peers(home, Path(name)).items():
                     yield line(
