@@ -130,7 +130,7 @@ def _pair(
     """Cells with and without CompSkip, seed by seed."""
     found = cells(
         [
-            Trial(log=log, model=model, seed=seed, learnt=learnt, judged=judged)
+            Trial(log=log, model=model, seed=seed, learnt=learnt, judged=judged, training=ablation.TRAINING)
             for model in (TRAINED, f"{TRAINED}+no_compskip")
             for seed in range(seeds)
         ],
