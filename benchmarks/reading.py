@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import example_dates
 
 SIZE = "tiny"  # a step of a larger size waits for a smaller share of its time
+LARGER = {"small": 24, "base": 6}  # and so many of its steps are timed
 AHEAD = {"read ahead": 1, "not read ahead": 0}
 BATCH = 512
 
@@ -115,9 +117,11 @@ def speed_lines(contract: DataContract, lake: Path, date: str, name: str, length
         yield _line("events_per_second_per_core", found, unit="events/s", baseline=None, size=f"{name}, {size}")
 
 
-def wait_lines(contract: DataContract, lake: Path, date: str, name: str, runs: int) -> Iterator[dict[str, Any]]:
-    """The share of a training epoch that waits for data, read ahead and not, and the time that this saves."""
-    run = run_config(SIZE)
+def wait_lines(
+    contract: DataContract, lake: Path, date: str, name: str, runs: int, *, size: str = SIZE, steps: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """The share of an epoch, or of its first steps, that waits for data, read ahead and not, and what that saves."""
+    run = run_config(size)
     epochs: dict[str, list[Epoch]] = {label: [] for label in AHEAD}
     for _ in range(runs):
         for label, ahead in AHEAD.items():
@@ -125,15 +129,16 @@ def wait_lines(contract: DataContract, lake: Path, date: str, name: str, runs: i
             reader = DayReader(contract, lake, window=run.foundation.history, config=config)
             source, generator = LakeParts(reader, date), np.random.default_rng(0)
             stream = BatchStream(source, batch_size=run.training.batch_size, config=config, generator=generator)
-            epochs[label].append(train(stream, source.layout, run))
+            epochs[label].append(train(islice(stream, steps), source.layout, run))
+            stream.close()
     for label, found in epochs.items():
-        size = f"{name}, size {SIZE}, {label}"
         shares = _spread([epoch.wait_share for epoch in found])
-        yield _line("wait_share_small", shares, unit="share of a step", baseline="not read ahead", size=size)
+        yield _line("wait_share_small", shares, unit="share of a step", baseline="not read ahead",
+                    size=f"{name}, size {size}, {label}")  # fmt: skip
     pairs = zip(epochs["read ahead"], epochs["not read ahead"], strict=True)
     ratios = [fast.wall_s / slow.wall_s for fast, slow in pairs]
     yield _line("read_ahead_over_not", _spread(ratios), unit="ratio of epochs, wall", baseline="not read ahead",
-                size=f"{name}, size {SIZE}")  # fmt: skip
+                size=f"{name}, size {size}")  # fmt: skip
 
 
 def sharing_lines(contract: DataContract, lake: Path, date: str, name: str, window: int, runs: int
@@ -192,6 +197,8 @@ def measured(contract: DataContract, quick: bool) -> Iterator[dict[str, Any]]:
         name = f"{shape.num_events / 1e6:.1f} M events, {shape.heavy_users} users of {shape.heavy_events}"
         yield from speed_lines(contract, Path(folder), date, name, (64, 1024) if quick else (64, 1024, 16_384), runs)
         yield from wait_lines(contract, Path(folder), date, name, runs)
+        for size, steps in LARGER.items():
+            yield from wait_lines(contract, Path(folder), date, name, runs, size=size, steps=steps)
         yield from sharing_lines(contract, Path(folder), date, name, 256, runs)
 
 
