@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -18,9 +19,10 @@ from gem_pipeline.quality.gate import CheckResult, GateMarker, gate_error, read_
 from gem_pipeline.quality.suites import least_rows, suite_hash
 from gem_pipeline.quality.validate import validate
 from resources.inputs import SilverInputs
-from resources.lake import DeltaLake, StagedRows
+from resources.lake import DeltaLake
 from resources.quarantine import SourceCount, count_source, keep_left_out, share_check
 from resources.recipes import Recipe, Recipes
+from resources.staging import StagedRows
 from spark.profile import partition_profile
 
 logger = logging.getLogger(__name__)
@@ -160,21 +162,19 @@ class Derivation:
         started, dates, table = time.monotonic(), tuple(wanted), schema.name
         spark = self._spark()
         made = recipe(spark, dates)
-        staged = self.lake.stage(made.rows, schema, dates, placed=made.placed)
-        try:
-            profile = {
-                row["date"]: row.asDict() for row in partition_profile(staged.rows, self.contract, table).collect()
-            }
+        with ExitStack() as after:
+            for frame in made.held:
+                after.callback(frame.unpersist)
+            staged = self.lake.stage(made.rows, schema, dates, placed=made.placed)
+            after.callback(self.lake.discard, staged)
+            found = partition_profile(staged.rows, self.contract, table).collect()
+            profile = {row["date"]: row.asDict() for row in found}
             counts = count_source(made.left_out, {date: _num_rows(profile, date) for date in dates}, dates)
             checks = self._checks(staged, made, profile, counts)
             if made.left_out is not None:
                 keep_left_out(self.lake, made.left_out, table, counts)
             passed = tuple(d for d in dates if all(c.passed or c.severity == "WARN" for c in checks[d]))
             self._publish(staged, passed, profile, made.lineage, wanted)
-        finally:
-            self.lake.discard(staged)
-            for frame in made.held:
-                frame.unpersist()
         seconds = (time.monotonic() - started) / len(dates)
         markers = self._write_gates(table, wanted, profile, checks, counts, set(passed))
         stats = {

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import CommitProperties
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,24 +19,10 @@ from gem_pipeline.contracts.tables import TableSchema
 from gem_pipeline.datasets.landing import table_path
 from gem_pipeline.errors import DataSourceError, SchemaError
 from gem_pipeline.quality.gate import partition_files
+from resources.staging import StagedRows, known_values, remove_unnamed, staged_files, write_staged
 
 PLAIN_PROTOCOL = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StagedRows:
-    """Rows computed and not yet published.
-
-    Attributes:
-        schema: the table they are meant for.
-        dates: date partitions they replace.
-        rows: kept in Spark's storage (memory, then local disk), partitioned and sorted as they will be
-            published. A run that is killed takes them with it.
-    """
-
-    schema: TableSchema
-    dates: tuple[str, ...]
-    rows: DataFrame
+COMMIT_ATTEMPTS = 20
 
 
 class DeltaLake:
@@ -135,23 +122,26 @@ class DeltaLake:
     def stage(
         self, rows: DataFrame, schema: TableSchema, dates: tuple[str, ...], *, placed: bool = False
     ) -> StagedRows:
-        """Keep `rows` aside, in the order and partitioning of the table, so that they are computed only once.
+        """Write `rows` to files in the order and partitioning of the table, which no version of it names yet.
+
+        A run that is killed leaves them behind, for upkeep to remove.
 
         Args:
             rows: of the table.
-            schema: the table.
+            schema: the table; it exists.
             dates: date partitions they replace.
             placed: the rows of a partition of the table are in one partition of the frame already.
         """
-        partition = [F.col(name) for name in schema.partition_by]
-        together = rows if placed else rows.repartition(*partition)
+        known = rows.withColumns(known_values(schema))
+        together = known if placed else known.repartition(*(F.col(name) for name in schema.partition_by))
         ordered = together.sortWithinPartitions(*schema.partition_by, *schema.sort_by)
-        return StagedRows(schema=schema, dates=dates, rows=ordered.persist(StorageLevel.MEMORY_AND_DISK))
+        return write_staged(ordered, schema, dates, self.path(schema.name))
 
     def publish(self, staged: StagedRows, dates: tuple[str, ...], lineage: dict[str, object]) -> int:
-        """Replace the partitions `dates` by the staged rows in one commit; readers see all of it or nothing.
+        """Replace the partitions `dates` by the staged files in one commit; readers see all of it or nothing.
 
-        One file a partition, rows in the order of `schema.sort_by`.
+        One file a partition, rows in the order of `schema.sort_by`. Where another commit comes first, this one is
+        made again on top of it, so that of two that replace the same date the last one wins, as a whole.
 
         Args:
             staged: rows of at least these dates.
@@ -160,23 +150,33 @@ class DeltaLake:
 
         Returns:
             The Delta version of the commit.
+
+        Raises:
+            SchemaError: a column that may not be null holds nulls.
+            CommitFailedError: other commits came first too often.
         """
-        rows = staged.rows.filter(F.col("date").isin(*dates))
-        listed = ", ".join(f"'{date}'" for date in dates)
-        (
-            rows.write.format("delta")
-            .mode("overwrite")
-            .option("replaceWhere", f"date IN ({listed})")
-            .option("userMetadata", json.dumps(lineage, sort_keys=True))
-            .save(self.path(staged.schema.name))
-        )
-        version = self.version(staged.schema.name)
-        assert version is not None
-        return version
+        table, told = staged.schema.name, {"userMetadata": json.dumps(lineage, sort_keys=True)}
+        actions = staged_files(staged, dates, DeltaTable(self.path(table)))
+        staged.named.update(dates)  # before the commit: it may be made and its answer lost
+        for attempt in range(COMMIT_ATTEMPTS):
+            delta = DeltaTable(self.path(table))
+            if actions and actions[0].path in _active_paths(delta):
+                return delta.version()
+            try:
+                delta.create_write_transaction(
+                    [*actions], mode="overwrite", schema=delta.schema(), partition_by=list(staged.schema.partition_by),
+                    partition_filters=[("date", "in", list(dates))],
+                    commit_properties=CommitProperties(custom_metadata=told, max_commit_retries=0),
+                )  # fmt: skip
+                return delta.version() + 1
+            except CommitFailedError:
+                if attempt + 1 == COMMIT_ATTEMPTS:
+                    raise
+        raise AssertionError("the loop returns or raises")
 
     def discard(self, staged: StagedRows) -> None:
-        """Let go of staged rows."""
-        staged.rows.unpersist()
+        """Remove staged files that were not published."""
+        remove_unnamed(staged)
 
     def bronze_partitions(self, ref: TableRef, column: str, table: str) -> dict[str, tuple[str, int | None]]:
         """Fingerprint and number of rows (None: unknown) of every day of a bronze table, without Spark.
@@ -214,6 +214,10 @@ class DeltaLake:
             pa.table(_open_bronze(path, table).get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
         )
         return hashlib.sha256(repr(sorted((a["path"], a["size_bytes"]) for a in actions)).encode()).hexdigest()[:16]
+
+
+def _active_paths(delta: DeltaTable) -> set[str]:
+    return {unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()}
 
 
 def _missing(table: str, path: str) -> DataSourceError:

@@ -93,8 +93,10 @@ def keep_left_out(lake: DeltaLake, made: LeftOut, table: str, counts: dict[str, 
     lake.ensure_table(schema)
     with_copies = tuple(d for d, count in counts.items() if made.has_copies and DUPLICATE in count.left_out)
     staged = lake.stage(made.rows(with_copies), schema, touched)
-    lake.publish(staged, touched, {"quarantined": {date: counts[date].left_out for date in touched}})
-    lake.discard(staged)
+    try:
+        lake.publish(staged, touched, {"quarantined": {date: counts[date].left_out for date in touched}})
+    finally:
+        lake.discard(staged)
 
 
 def share_check(contract: DataContract, table: str, count: SourceCount) -> CheckResult:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,7 +93,7 @@ class SilverTable:
         """
         dataset = self._delta.to_pyarrow_dataset(file_pruning_predicate=filters)
         fragments = list(dataset.get_fragments(where))
-        counts = [self._rows_by_file.get(Path(fragment.path).name) for fragment in fragments]
+        counts = [self._rows_by_file.get(fragment.path) for fragment in fragments]
         return TablePart(
             dataset=ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem),
             num_rows=sum(n for n in counts if n is not None) if None not in counts else None,
@@ -100,9 +101,9 @@ class SilverTable:
 
     @cached_property
     def _rows_by_file(self) -> dict[str, int | None]:
-        """Rows of each active file by the log of the table; None where it does not say."""
+        """Rows of each active file, by its path in the table, by the log of the table; None where it does not say."""
         actions = pa.table(self._delta.get_add_actions(flatten=True))
-        names = [Path(path).name for path in actions["path"].to_pylist()]
+        names = [unquote(path) for path in actions["path"].to_pylist()]
         unknown = [None] * len(names)
         counts = actions["num_records"].to_pylist() if "num_records" in actions.column_names else unknown
         return dict(zip(names, counts, strict=True))

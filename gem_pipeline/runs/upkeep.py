@@ -18,6 +18,7 @@ from gem_pipeline.contracts.tables import VECTOR_TABLES
 from gem_pipeline.errors import ConfigError
 
 GATED = ("user_events", "counter_increments", "examples", *VECTOR_TABLES, "attributed_conversions")
+QUARANTINE = "quarantine"  # folder of the tables of rows that were left out
 MEGABYTE = 1 << 20
 
 
@@ -114,7 +115,7 @@ def _keep_up(path: Path, name: str, pinned: tuple[int, ...], policy: UpkeepPolic
         table = DeltaTable(str(path))
     removed = table.vacuum(
         retention_hours=24 * policy.retention_days, dry_run=policy.dry_run, enforce_retention_duration=False,
-        keep_versions=[*pinned, table.version()],
+        keep_versions=[*pinned, table.version()], full=_is_staged(name),
     )  # fmt: skip
     table = DeltaTable(str(path))
     sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
@@ -122,6 +123,11 @@ def _keep_up(path: Path, name: str, pinned: tuple[int, ...], policy: UpkeepPolic
         table=name, version=table.version(), pinned=pinned, num_files=len(sizes), num_bytes=sum(sizes),
         largest_partition_files=_most_files(table), compacted_files=merged, removed_files=len(removed),
     )  # fmt: skip
+
+
+def _is_staged(name: str) -> bool:
+    """Whether a table's rows are written before a version names them, so that a killed run leaves files behind."""
+    return name in GATED or name.startswith(f"{QUARANTINE}/")
 
 
 def _keep_log(table: DeltaTable) -> None:

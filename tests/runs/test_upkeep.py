@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -81,6 +84,36 @@ def test_many_small_files_are_compacted_without_a_change_of_content(home):
     assert sorted(of(home, "predictions")) == sorted(v for v in range(6) for _ in range(3))
     again = {one.table: one for one in keep_up(home, NOW)}
     assert again["predictions"].compacted_files == 0
+
+
+def orphan(home, table, days, *, written="0123abcd"):
+    """A staged file that no version names, as a killed run leaves it."""
+    path = home / "lake" / table / written / "date=2026-01-01" / "part-0.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(rows(9).select(["value"]), path)
+    os.utime(path, (time.time() - days * 86_400,) * 2)
+    return path
+
+
+def test_staged_files_that_no_version_ever_named_go_when_they_are_old(home):
+    write_deltalake(str(home / "lake" / "quarantine" / "examples"), rows(1), partition_by=["date"])
+    half = orphan(home, "examples", 40, written="0123abce/_temporary/0/task_1")
+    old = half, orphan(home, "examples", 40), orphan(home, "quarantine/examples", 40)
+    young, foreign = orphan(home, "user_events", 3), orphan(home, "predictions", 40)
+    write_deltalake(str(home / "lake" / "user_events"), rows(1), partition_by=["date"])
+    before = of(home, "examples")
+    removed = {one.table: one.removed_files for one in keep_up(home, UpkeepPolicy(retention_days=30))}
+    assert (removed["examples"], removed["quarantine/examples"], removed["user_events"]) == (2, 1, 0)
+    assert [path.exists() for path in (*old, young, foreign)] == [False, False, False, True, True]
+    assert of(home, "examples") == before
+
+
+def test_a_file_written_long_ago_and_replaced_of_late_stays(home):
+    for path in (home / "lake" / "examples").rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    report = {one.table: one for one in keep_up(home, UpkeepPolicy(retention_days=30), only=("examples",))}
+    assert report["examples"].removed_files == 0
+    assert of(home, "examples", version=0) == [0, 0, 0]
 
 
 def test_a_dry_run_changes_nothing(home):
