@@ -83,7 +83,7 @@ def test_every_check_ran_and_passed(chain):
     }
     assert set(told) == {
         (table, check)
-        for table in ("user_events", "counter_increments", "examples", "attributed_conversions")
+        for table in ("user_events", "counter_increments", "vectors", "examples", "attributed_conversions")
         for check in ("quality_gate", "quality_warnings")
     }
     assert all(evaluation.passed for evaluation in told.values())
