@@ -22,6 +22,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import _lines
+from benchmarks._length_picture import draw_newest
 from gem_pipeline.kernels.attention import jagged_attention
 from gem_pipeline.kernels.grouping import real_places
 from gem_pipeline.kernels.jagged import jagged_to_padded, lengths_to_offsets, offsets_to_lengths, padded_to_jagged
@@ -216,6 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _lines.append(options.json, jagged_against_padded(mode, rounds))
     _lines.append(options.json, growth(mode, rounds))
     _lines.append(options.json, fused_against_plain(rounds))
+    if mode == "full":
+        draw_newest(options.json)
     return 0
 
 
