@@ -18,14 +18,14 @@ import psutil
 import yaml
 
 from benchmarks._lines import append, line
-from benchmarks._memory import resident_bytes
+from benchmarks._memory import held_bytes
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.datasets.worlds.log import WorldLog
 from gem_pipeline.datasets.worlds.template import world_contract
 from gem_pipeline.places import home_path
 
 WORLD, SIZES, QUICK = "everyday", (1_000_000, 10_000_000, 50_000_000), (300_000, 1_000_000)
-SAMPLE_S = 0.2
+SAMPLE_S = 1.0
 
 
 def generate(events: int, home: Path) -> None:
@@ -50,7 +50,7 @@ def measure(events: int) -> tuple[float, float, int]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             family = psutil.Process(child.pid)
             while child.poll() is None:
-                peak = max(peak, resident_bytes(family))
+                peak = max(peak, held_bytes(family))
                 time.sleep(SAMPLE_S)
             seconds = time.monotonic() - started
             assert child.stdout is not None
