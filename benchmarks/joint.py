@@ -7,6 +7,7 @@ that a segment that joining hurts is seen. Below 0: joining helps.
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,12 @@ def lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
     found = {t.key: c for c in cells([t for runs in wanted.values() for run in runs for t in run], jobs=jobs)
              for t in (c.trial,)}  # fmt: skip
     by_name = {name: [merged([found[t.key] for t in run]) for run in runs] for name, runs in wanted.items()}
+    facts = [cell.facts for cell in by_name[JOINT]]
+    pace = [1e5 * fact["train_seconds"] / fact["examples"] for fact in facts]
+    yield line(
+        "training", "seconds_per_100000_examples", statistics.median(pace), unit="s, one thread", size=MODEL,
+        low=min(pace), high=max(pace), runs=seeds,
+    )  # fmt: skip
     rows = scored(by_name)
     for segment, chosen_N in segments(KUAIRAND, LEARNT, JUDGED).items():
         part = restricted(rows, chosen_N)
