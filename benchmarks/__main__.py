@@ -7,6 +7,7 @@ it appends JSON lines to FILE. Only the newest line of each figure and size is p
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import subprocess
 import sys
@@ -17,6 +18,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results.jsonl"
 PAGE = ROOT.parent / "docs" / "benchmarks.md"
+SEVERAL = {  # lines that more than one benchmark writes
+    "ablation": "What each block earns (`ablation`), what each kind of signal is worth (`feature_kinds`), and whether "
+    "light models rank experiments as the full size does (`ranking`).",
+    "training": "What a training step costs: histories shared or not (`sharing`), one sequence against several and "
+    "mixed surfaces against one (`sequences`), 100 000 examples (`joint`).",
+}
 
 
 def benchmark_names() -> tuple[str, ...]:
@@ -34,22 +41,40 @@ def newest_lines(text: str) -> list[dict[str, Any]]:
 
 
 def page(rows: Iterable[dict[str, Any]]) -> str:
-    """Write the results as a page of Markdown; what could not be measured says why."""
+    """Write the results as a page of Markdown, a table a bench; what could not be measured says why."""
+    by_bench: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_bench.setdefault(row["bench"], []).append(row)
     lines = [
         "# Benchmarks",
         "",
         "Written by `make bench`. The baseline is the best configuration found for the other side.",
-        "",
-        "| bench | figure | size | value | interval | unit | baseline | runs | commit | machine |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for bench, found in by_bench.items():
+        lines += ["", f"## {bench}", "", *filter(None, [purpose(bench)]), "", *_table(found)]
+    return "\n".join(lines) + "\n"
+
+
+def purpose(bench: str) -> str:
+    """What these lines tell: the first paragraph of the benchmark that writes them."""
+    path = ROOT / f"{bench}.py"
+    if bench in SEVERAL or not path.exists():
+        return SEVERAL.get(bench, "")
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _table(rows: Iterable[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| figure | size | value | interval | unit | baseline | runs | commit | machine |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         value = _number(row["value"]) if row["value"] is not None else f"not measured: {row['why']}"
         interval = f"{_number(row['low'])} to {_number(row['high'])}" if row.get("low") is not None else ""
-        cells = [row["bench"], row["figure"], row.get("size"), value, interval, row["unit"], row.get("baseline")]
+        cells = [row["figure"], row.get("size"), value, interval, row["unit"], row.get("baseline")]
         cells += [row.get("runs"), str(row.get("commit") or "")[:9], row.get("cpu")]
         lines.append("| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _number(value: float) -> str:

@@ -42,10 +42,9 @@ def test_newest_line_of_a_figure_and_size_wins():
 
 
 def test_page_shows_value_interval_and_commit():
-    assert (
-        "| storage | bytes_per_event | tiny | 31.25 | 30 to 32.5 | bytes |  | 3 | 012345678 | 2 cores |"
-        in subject.page([LINE])
-    )
+    text = subject.page([LINE, {**LINE, "bench": "reading"}])
+    assert "| bytes_per_event | tiny | 31.25 | 30 to 32.5 | bytes |  | 3 | 012345678 | 2 cores |" in text
+    assert text.index("## storage\n\nBytes that training needs on disk") < text.index("## reading\n\nWhat it costs")
 
 
 def test_figure_that_could_not_be_measured_says_why():
