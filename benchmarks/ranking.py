@@ -1,14 +1,15 @@
 """Do light models rank experiments as the full size does? One experiment a row of the ablation.
 
-Both sizes learn the same days and are judged on the same later ones. The figure is Spearman's correlation of the
-rows' relative NE (against the whole model of their own size) between the sizes; a replicate of its interval draws
-users, the same for all models, and seeds of each size.
+Both sizes learn the same days and are judged on the same later ones, those of the ablation, whose light models are
+taken as they are. The figure is Spearman's correlation of the rows' relative NE (against the whole model of their own
+size) between the sizes; a replicate of its interval draws users, the same for all models, and seeds of each size.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from scipy.stats import rankdata
 from benchmarks import ablation
 from benchmarks._lines import append, line
 from benchmarks.trials.cells import Cell, Trial, cells
-from benchmarks.trials.homes import KUAIRAND, Log, derived
+from benchmarks.trials.homes import Log, derived
 from benchmarks.trials.judging import CONFIG, interval, scored
 from gem_pipeline.metrics.comparison import user_sums
 from gem_pipeline.metrics.intervals import percentile_interval, resampled_sums
@@ -28,8 +29,7 @@ from gem_pipeline.metrics.rows import user_positions
 from gem_pipeline.metrics.state import Estimate, MetricState
 
 FULL, LIGHT = "small", "small+light"
-LEARNT, JUDGED = ("2022-05-03", "2022-05-04"), ablation.JUDGED
-FULL_SEEDS, LIGHT_SEEDS = 1, 3
+FULL_SEEDS = 1
 OBJECTIVES = ("click", "long_view")
 
 Floats = NDArray[np.float64]
@@ -37,8 +37,7 @@ Floats = NDArray[np.float64]
 
 def trial(size: str, row: str, seed: int) -> Trial:
     """A row at a size; the empty name is the whole model."""
-    model = f"{size}+{row}" if row else size
-    return Trial(log=KUAIRAND, model=model, seed=seed, learnt=LEARNT, judged=JUDGED, training=ablation.TRAINING)
+    return replace(ablation.trial(row, seed), model=f"{size}+{row}" if row else size)
 
 
 def spearman(left_RV: Floats, right_RV: Floats) -> Floats:
@@ -114,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and append its lines."""
     parser = argparse.ArgumentParser(prog="benchmarks.ranking", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, three rows")
+    parser.add_argument("--rows", nargs="*", default=ablation.ROWS, choices=ablation.ROWS, metavar="ROW")
     parser.add_argument("--jobs", type=int, default=2, help="cells trained at a time")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why, unit = "the real log is not here", "Spearman's correlation"
         append(options.json, [line("ablation", "rank_agreement_light", None, unit=unit, size="all", why=why)])
         return 0
-    rows, seeds = (ablation.ROWS[:3], (1, 1)) if options.quick else (ablation.ROWS, (FULL_SEEDS, LIGHT_SEEDS))
+    rows, seeds = (options.rows[:3], (1, 1)) if options.quick else (options.rows, (FULL_SEEDS, ablation.SEEDS))
     append(options.json, lines(rows, *seeds, options.jobs))
     return 0
 
