@@ -31,7 +31,7 @@ from gem_pipeline.models.backbone import EventRows
 from gem_pipeline.models.foundation import FoundationConfig
 
 TRAINED = "small+light"
-WORLD, WORLD_JUDGED, SEEDS = Log(name="everyday", events=400_000, days=10), 3, 5
+SEEDS = 5
 BASELINE = "the same layers, none skipped"
 
 
@@ -101,10 +101,12 @@ def lines(sizes: Sequence[str], timed: str, rounds: int) -> Iterator[dict[str, A
 
 def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
     """What trained models lose by skipping: on a world, then on the real log where it is here."""
-    days = log_days(WORLD.key)
-    skipping, whole = _pair(WORLD.key, days[:-WORLD_JUDGED], days[-WORLD_JUDGED:], seeds, jobs)
+    days = log_days(ablation.WORLD.key)
+    skipping, whole = _pair(
+        ablation.WORLD.key, days[: -ablation.WORLD_JUDGED], days[-ablation.WORLD_JUDGED :], seeds, jobs
+    )
     found = true_difference(skipping, whole)
-    more: dict[str, Any] = {"size": f"{TRAINED}, {WORLD.key}", "baseline": BASELINE, "runs": seeds}
+    more: dict[str, Any] = {"size": f"{TRAINED}, {ablation.WORLD.key}", "baseline": BASELINE, "runs": seeds}
     yield _lines.line("compskip", "ne_rise_relative", **interval(found.relative), unit="relative true NE", **more)
     yield _lines.line(
         "compskip", "ne_rise_upper", found.relative.high, unit="relative true NE, end of the interval", **more
