@@ -34,6 +34,8 @@ class Log:
         days: days with impressions of a world.
         seed: of a world.
         frozen: the last day whose events the later impressions see, see `frozen.freeze`; empty: they see all.
+        events_a_day: mean events of a user and day of a world; 0: as the packaged contract has it.
+        history_days: days of a world before the first impressions; 0: as the packaged contract has it.
     """
 
     name: str = KUAIRAND
@@ -41,11 +43,15 @@ class Log:
     days: int = 0
     seed: int = 0
     frozen: str = ""
+    events_a_day: int = 0
+    history_days: int = 0
 
     @property
     def key(self) -> str:
         """Name of its folder."""
         whole = self.name if self.name == KUAIRAND else f"{self.name}-{self.events}-{self.days}-{self.seed}"
+        if self.events_a_day or self.history_days:
+            whole += f"~{self.events_a_day}x{self.history_days}"
         return f"{whole}@{self.frozen}" if self.frozen else whole
 
     @property
@@ -63,6 +69,8 @@ class Log:
         if self.name == KUAIRAND:
             return (Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml").read_text(encoding="utf-8")
         document = yaml.safe_load(world_contract(self.name, events=self.events))
+        told = {"events_a_day": self.events_a_day, "history_days": self.history_days}
+        document["world"] |= {name: value for name, value in told.items() if value}
         first = date.fromisoformat(document["partition"]["first_day"])
         last = first + timedelta(days=document["world"]["history_days"] + self.days - 1)
         document["partition"]["last_day"] = str(last)
@@ -75,8 +83,13 @@ class Log:
         whole, _, frozen = key.partition("@")
         if whole == KUAIRAND:
             return Log(frozen=frozen)
+        whole, _, dense = whole.partition("~")
+        events_a_day, _, history_days = dense.partition("x")
         name, events, days, seed = whole.rsplit("-", 3)
-        return Log(name=name, events=int(events), days=int(days), seed=int(seed), frozen=frozen)
+        return Log(
+            name=name, events=int(events), days=int(days), seed=int(seed), frozen=frozen,
+            events_a_day=int(events_a_day or 0), history_days=int(history_days or 0),
+        )  # fmt: skip
 
     def is_there(self) -> bool:
         """Whether the real log can be read here; worlds always can."""

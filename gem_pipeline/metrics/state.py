@@ -16,6 +16,7 @@ class MetricState(StrEnum):
     NO_MIXED_USER = "no_mixed_user"  # no user has both classes: GAUC has nothing to rank
     NO_TEACHER_GAIN = "no_teacher_gain"  # the teacher does not clearly beat the student: no ratio to its gain
     PARTLY_SCORED = "partly_scored"  # a model skipped rows of the cell: it is not comparable there
+    NOT_REACHED = "not_reached"  # no amount of compute that was tried reaches what is asked for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

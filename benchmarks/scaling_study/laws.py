@@ -1,0 +1,181 @@
+"""Laws of the points of one log: eta at equal data, exponents of size and data, efficiency, held-out points.
+
+Every fit reads points only. Sizes are compared where all compared architectures have them, at the same learnt days.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from benchmarks.scaling_study.ladder import GEM, INTERFORMER, RUNGS, WUKONG
+from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA, SURFACES
+from benchmarks.scaling_study.points import Point
+from gem_pipeline.errors import ConfigError
+from gem_pipeline.metrics.compute_ratio import ComputeRatio, compute_ratio
+from gem_pipeline.metrics.intervals import BootstrapConfig
+from gem_pipeline.metrics.scaling_law import LogLaw, SizeDataLaw, fit_log_law, fit_size_data_law
+from gem_pipeline.metrics.state import Estimate, MetricState
+
+CONFIG = BootstrapConfig()
+SIZE_DATA_CONFIG = BootstrapConfig(resamples=200, auc_resamples=20)
+ARCHITECTURES = tuple(RUNGS)
+MIN_SIZES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """A point that its fit did not see.
+
+    Attributes:
+        predicted: by the fit to the other points, with an interval for one more training.
+        measured: NE, mean over seeds.
+        size: rung of the point.
+        days: learnt days of the point.
+    """
+
+    predicted: Estimate
+    measured: float
+    size: str
+    days: int
+
+    @property
+    def relative_error(self) -> float:
+        """Measured over predicted, minus 1."""
+        return self.measured / self.predicted.value - 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """The law of size and data of one architecture.
+
+    Attributes:
+        law: the fit to all points.
+        flops_per_pair: k of C = k N D, geometric mean over the points.
+        held_out: the largest size at the most data, predicted from the rest.
+    """
+
+    law: SizeDataLaw
+    flops_per_pair: float
+    held_out: HeldOut | None
+
+
+def logs(points: Iterable[Point], axis: str) -> list[str]:
+    """Logs that have points on an axis."""
+    return sorted({point["log"] for point in points if point["axis"] == axis})
+
+
+def of(points: Iterable[Point], axis: str, log: str, architecture: str = "") -> list[Point]:
+    """Points of an axis and log, of one architecture or of all."""
+    return [
+        p for p in points if p["axis"] == axis and p["log"] == log and architecture in {"", p["architecture"]}
+    ]  # fmt: skip
+
+
+def means(points: Iterable[Point], *names: str) -> dict[tuple, Point]:
+    """Mean NE and compute over seeds by some fields."""
+    groups: dict[tuple, list[Point]] = defaultdict(list)
+    for point in points:
+        groups[tuple(point[name] for name in names)].append(point)
+    return {
+        key: found[0]
+        | {name: float(np.mean([p[name] for p in found])) for name in ("ne", "compute")}
+        | {"seeds": len(found)}
+        for key, found in sorted(groups.items())
+    }
+
+
+def compared_amount(points: Sequence[Point], log: str) -> tuple[int, tuple[str, ...]] | None:
+    """The most learnt days at which GEM, InterFormer and Wukong share at least four sizes, and these sizes."""
+    found = of(points, SIZE_DATA, log)
+    for days in sorted({p["days"] for p in found}, reverse=True):
+        sizes = [
+            {p["size"] for p in found if p["days"] == days and p["architecture"] == name}
+            for name in (GEM, INTERFORMER, WUKONG)
+        ]
+        common = tuple(sorted(set.intersection(*sizes)))
+        if len(common) >= MIN_SIZES:
+            return days, common
+    return None
+
+
+def log_laws(points: Sequence[Point], log: str, days: int, sizes: Sequence[str]) -> dict[str, LogLaw]:
+    """NE against compute over sizes, at one amount of data, by architecture that has all of the sizes."""
+    found = {}
+    for architecture in ARCHITECTURES:
+        own = [p for p in of(points, SIZE_DATA, log, architecture) if p["days"] == days and p["size"] in sizes]
+        if {p["size"] for p in own} == set(sizes):
+            found[architecture] = fit_log_law([p["compute"] for p in own], [p["ne"] for p in own], config=CONFIG)
+    return found
+
+
+def held_out_size(points: Sequence[Point], log: str, days: int, sizes: Sequence[str], name: str) -> HeldOut | None:
+    """The largest of the sizes, predicted by the line through the smaller ones."""
+    own = [p for p in of(points, SIZE_DATA, log, name) if p["days"] == days and p["size"] in sizes]
+    last = max(sizes)
+    rest = [p for p in own if p["size"] != last]
+    try:
+        law = fit_log_law([p["compute"] for p in rest], [p["ne"] for p in rest], config=CONFIG)
+    except ConfigError:
+        return None
+    unseen = means((p for p in own if p["size"] == last), "size")[last,]
+    return HeldOut(predicted=law.prediction(unseen["compute"]), measured=unseen["ne"], size=last, days=days)
+
+
+def surface(points: Sequence[Point], log: str, architecture: str) -> Surface | None:
+    """The law of size and data; None where the points are too few."""
+    own = of(points, SIZE_DATA, log, architecture)
+    if not own:
+        return None
+    last = max(own, key=lambda p: (p["days"], p["size"]))
+    rest = [p for p in own if (p["days"], p["size"]) != (last["days"], last["size"])]
+    try:
+        law = _surface(own)
+    except ConfigError:
+        return None
+    try:
+        unseen = means(own, "days", "size")[last["days"], last["size"]]
+        predicted = _surface(rest).prediction(last["parameters"], last["examples"])
+        held = HeldOut(predicted=predicted, measured=unseen["ne"], size=last["size"], days=last["days"])
+    except ConfigError:
+        held = None
+    k = np.exp(np.mean([np.log(p["compute"] / p["parameters"] / p["examples"]) for p in own]))
+    return Surface(law=law, flops_per_pair=float(k), held_out=held)
+
+
+def _surface(points: Sequence[Point]) -> SizeDataLaw:
+    return fit_size_data_law(
+        [p["parameters"] for p in points], [p["examples"] for p in points], [p["ne"] for p in points],
+        config=SIZE_DATA_CONFIG,
+    )  # fmt: skip
+
+
+def efficiency(points: Sequence[Point], log: str, peer: str) -> ComputeRatio | MetricState:
+    """Compute of a peer over that of GEM at the peer's best NE, over all sizes and amounts of data."""
+    own, other = (list(means(of(points, SIZE_DATA, log, name), "size", "days").values()) for name in (GEM, peer))
+    return compute_ratio(*([p[field] for p in group] for group in (own, other) for field in ("compute", "ne")))
+
+
+def rising(points: Sequence[Point], log: str, days: int) -> int:
+    """Sizes of GEM in the longest run of sizes each better than the one before, at some learnt days."""
+    own = means((p for p in of(points, SIZE_DATA, log, GEM) if p["days"] == days), "size")
+    values = [point["ne"] for point in own.values()]
+    best = run = min(1, len(values))
+    for before, after in pairwise(values):
+        run = run + 1 if after < before else 1
+        best = max(best, run)
+    return best
+
+
+def axis_law(points: Sequence[Point], axis: str, log: str, architecture: str) -> LogLaw | None:
+    """NE against the logarithm of the history's length, or of the number of surfaces."""
+    field = {LENGTHS: "history", SURFACES: "num_surfaces"}[axis]
+    own = of(points, axis, log, architecture)
+    try:
+        return fit_log_law([p[field] for p in own], [p["ne"] for p in own], config=CONFIG)
+    except ConfigError:
+        return None

@@ -1,0 +1,161 @@
+"""docs/scaling.md, written from the points alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks._lines import ROOT
+from benchmarks.scaling_study.ladder import GEM, HISTORY
+from benchmarks.scaling_study.laws import (
+    ARCHITECTURES,
+    axis_law,
+    compared_amount,
+    efficiency,
+    held_out_size,
+    log_laws,
+    logs,
+    means,
+    of,
+    rising,
+    surface,
+)  # fmt: skip
+from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA, SOURCES, SURFACES, plan
+from benchmarks.scaling_study.points import Point, missing
+from gem_pipeline.metrics.compute_ratio import ComputeRatio
+from gem_pipeline.metrics.scaling_law import ratio_of_etas
+from gem_pipeline.metrics.state import Estimate
+
+PAGE = ROOT / "docs" / "scaling.md"
+HEAD = f"""# Scaling
+
+Written by `python -m benchmarks scaling` from `benchmarks/points/scaling.jsonl`, one line a trained cell. Micro-sizes
+of about 0.3 to 60 MFLOP an example (`benchmarks/scaling_study/ladder.py`) learn nested amounts of days that end on the
+same date, in one pass, and are judged on later days: on the real log by NE of click and long_view pooled, on a world
+by the true NE of clicks. Compute of a training is three forward passes of every example. All sizes see the newest
+{HISTORY} events and have the same rates, which were not tuned by size or architecture. Wukong, InterFormer, DCN V2 and
+DLRM are those built here, with GEM's embeddings, dense inputs, first-order terms and heads.
+
+NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
+all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.
+"""
+
+
+def write(points: Sequence[Point]) -> None:
+    """Write the page."""
+    PAGE.write_text("\n".join(page(points)) + "\n", encoding="utf-8")
+
+
+def page(points: Sequence[Point]) -> Iterator[str]:
+    """Lines of the page."""
+    yield HEAD
+    commits = sorted({point["commit"][:9] for point in points})
+    hours = sum(point["seconds"] for point in points) / 3600.0
+    if points:
+        yield "![NE against compute](scaling.png)\n"
+    yield f"{len(points)} cells, {hours:.1f} CPU hours, commits {', '.join(commits) or 'none'}.\n"
+    for log in logs(points, SIZE_DATA):
+        yield f"## {log}\n"
+        yield from _etas(points, log)
+        yield from _surfaces_of_size_and_data(points, log)
+        yield from _efficiency(points, log)
+        yield from _points(points, log)
+    for axis, title, field in (
+        (LENGTHS, "Length of the history", "history"), (SURFACES, "Number of surfaces", "num_surfaces"),
+    ):  # fmt: skip
+        for log in logs(points, axis):
+            yield f"## {title}: {log}\n"
+            if axis == SURFACES:
+                yield f"Judged on {SOURCES[log].surfaces[0]} alone.\n"
+            yield from _axis(points, axis, log, field)
+    yield "## Not shown yet\n"
+    rest = missing(plan(), points)
+    yield f"{len(rest)} of {len(plan())} planned cells are not trained yet (`python -m benchmarks.scaling --plan`)."
+
+
+def _etas(points: Sequence[Point], log: str) -> Iterator[str]:
+    compared = compared_amount(points, log)
+    if compared is None:
+        yield "GEM, InterFormer and Wukong do not share four sizes yet: no eta.\n"
+        return
+    days, sizes = compared
+    laws = log_laws(points, log, days, sizes)
+    gains = rising(points, log, days)
+    yield f"Sizes {', '.join(sizes)} at {days} learnt days. GEM gains monotonically over {gains} sizes.\n"
+    yield "| architecture | eta | GEM's eta over it | largest size: predicted | measured |"
+    yield "|---|---|---|---|---|"
+    for name, law in laws.items():
+        ratio = "" if name == GEM else _told(ratio_of_etas(laws[GEM], law), 2)
+        held = held_out_size(points, log, days, sizes, name)
+        told = (_told(held.predicted, 4), f"{held.measured:.4f}") if held else ("too few", "")
+        yield f"| {name} | {_told(law.eta_interval, 5)} | {ratio} | {told[0]} | {told[1]} |"
+    yield ""
+
+
+def _surfaces_of_size_and_data(points: Sequence[Point], log: str) -> Iterator[str]:
+    found = {name: surface(points, log, name) for name in ARCHITECTURES}
+    if not any(found.values()):
+        yield "Too few points for a law of size and data.\n"
+        return
+    yield "| architecture | E | a (size) | b (data) | best size grows as C to the | held out: predicted | measured |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, one in found.items():
+        if one is None:
+            continue
+        law, held = one.law, one.held_out
+        split = law.optimal_split(1e12, flops_per_pair=one.flops_per_pair)
+        told = (_told(held.predicted, 4), f"{held.measured:.4f} ({held.size}, {held.days} days)") if held else ("", "")
+        yield (
+            f"| {name} | {_told(law.floor, 4)} | {_told(law.size_exponent, 2)} | {_told(law.data_exponent, 2)} "
+            f"| {_told(split.size_share, 2)} | {told[0]} | {told[1]} |"
+        )
+    yield ""
+
+
+def _efficiency(points: Sequence[Point], log: str) -> Iterator[str]:
+    yield "| peer | its best NE in the common range | its compute over GEM's for that NE |"
+    yield "|---|---|---|"
+    for peer in ARCHITECTURES:
+        if peer == GEM or not of(points, SIZE_DATA, log, peer):
+            continue
+        found = efficiency(points, log, peer)
+        if isinstance(found, ComputeRatio):
+            yield f"| {peer} | {found.ne:.4f} | {'at least ' if found.at_least else ''}{found.ratio:.2f} |"
+        else:
+            yield f"| {peer} | | {str(found).replace('_', ' ')} |"
+    yield ""
+
+
+def _points(points: Sequence[Point], log: str) -> Iterator[str]:
+    """NE by architecture, size and learnt days, means over seeds; on a world its floor."""
+    own = of(points, SIZE_DATA, log)
+    amounts = sorted({point["days"] for point in own})
+    floors = {point["floor"] for point in own} - {None}
+    if floors:
+        yield f"The NE of the true probabilities is {min(floors):.4f}: subtract it for the excess.\n"
+    yield "| architecture | size | parameters | MFLOP an example | " + " | ".join(f"{d} days" for d in amounts) + " |"
+    yield "|---|---|---|---|" + "---|" * len(amounts)
+    by_cell = means(own, "architecture", "size", "days")
+    for name in ARCHITECTURES:
+        for size in sorted({point["size"] for point in own if point["architecture"] == name}):
+            found = [by_cell.get((name, size, days)) for days in amounts]
+            first = next(point for point in found if point)
+            told = " | ".join(f"{p['ne']:.4f} ({p['seeds']})" if p else "" for p in found)
+            yield f"| {name} | {size} | {first['parameters']} | {first['flops_per_example'] / 1e6:.2f} | {told} |"
+    yield "\nIn parentheses: seeds.\n"
+
+
+def _axis(points: Sequence[Point], axis: str, log: str, field: str) -> Iterator[str]:
+    values = sorted({point[field] for point in of(points, axis, log)})
+    yield "| architecture | " + " | ".join(map(str, values)) + " | NE gained an e-fold |"
+    yield "|---|" + "---|" * (len(values) + 1)
+    for name in ARCHITECTURES:
+        own = means(of(points, axis, log, name), field)
+        if own:
+            law = axis_law(points, axis, log, name)
+            told = " | ".join(f"{own[value,]['ne']:.4f}" if (value,) in own else "" for value in values)
+            yield f"| {name} | {told} | {_told(law.eta_interval, 5) if law else 'too few'} |"
+    yield ""
+
+
+def _told(found: Estimate, digits: int) -> str:
+    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
