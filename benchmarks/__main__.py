@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import _block_page
+
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results.jsonl"
 PAGE = ROOT.parent / "docs" / "benchmarks.md"
@@ -98,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if subprocess.run(command, cwd=ROOT.parent, check=False).returncode != 0:
             failed.append(name)
     if RESULTS.exists():
-        PAGE.write_text(page(newest_lines(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+        rows = newest_lines(RESULTS.read_text(encoding="utf-8"))
+        PAGE.write_text(page(rows), encoding="utf-8")
+        _block_page.write(rows)
         print(f"Wrote {PAGE.relative_to(ROOT.parent)}.")
     if failed:
         print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
