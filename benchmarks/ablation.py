@@ -26,6 +26,7 @@ ROWS = (
     "static_y", "no_cross_layer", "early_compression", "one_directional", "separate_sequences", "no_domain_experts",
     "pma_for_hsp", "no_compskip", "interformer", "hstu", "transformer", "wukong_alone", "dlrm", "dcnv2", "din",
 )  # fmt: skip
+REAL = "real"
 LEARNT = ("2022-04-30", "2022-05-01", "2022-05-02", "2022-05-03", "2022-05-04")
 JUDGED = ("2022-05-06", "2022-05-07")
 WORLD, WORLD_JUDGED = Log(name="everyday", events=400_000, days=10), 3
@@ -91,19 +92,20 @@ def lines(rows: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and append its lines."""
     parser = argparse.ArgumentParser(prog="benchmarks.ablation", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one seed, two rows")
-    parser.add_argument("--world-seeds", type=int, default=SEEDS, help="seeds on the world")
+    parser.add_argument("--quick", action="store_true", help="one seed, two rows, the real log only")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--logs", nargs="*", default=(REAL, WORLD.name), choices=(REAL, WORLD.name), metavar="LOG")
     parser.add_argument("--jobs", type=int, default=2, help="cells trained at a time")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
-    rows, seeds = (ROWS[:QUICK_ROWS], QUICK_SEEDS) if options.quick else (ROWS, SEEDS)
-    if Log().is_there():
+    rows, seeds = (ROWS[:QUICK_ROWS], QUICK_SEEDS) if options.quick else (ROWS, options.seeds)
+    if REAL in options.logs and Log().is_there():
         append(options.json, lines(rows, seeds, options.jobs))
-    else:
+    elif REAL in options.logs:
         why = "the real log is not here"
         append(options.json, [line("ablation", "ne_delta_relative", None, unit="relative NE", size="all", why=why)])
-    if not options.quick:
-        append(options.json, world_lines(rows, options.world_seeds, options.jobs))
+    if WORLD.name in options.logs and not options.quick:
+        append(options.json, world_lines(rows, seeds, options.jobs))
     return 0
 
 
