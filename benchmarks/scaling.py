@@ -22,8 +22,13 @@ from benchmarks.scaling_study.plan import PLAN_SECONDS, Planned, plan, quick_pla
 from benchmarks.trials.homes import Log, derived
 
 
-def run(cells: Sequence[Planned], file: Path, *, jobs: int, hours: float) -> None:
-    """Train what is missing in order, some at a time, and write a line when a cell ends; none starts after `hours`."""
+def run(cells: Sequence[Planned], file: Path, *, jobs: int, hours: float) -> list[str]:
+    """Train what is missing in order, some at a time, and write a line when a cell ends; none starts after `hours`.
+
+    Returns:
+        Names of cells that failed; they have no line and are tried again by the next run.
+    """
+    failed: list[str] = []
     begun, waiting = time.monotonic(), iter(points.missing(cells, points.read(file)))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
@@ -36,9 +41,13 @@ def run(cells: Sequence[Planned], file: Path, *, jobs: int, hours: float) -> Non
                 derived(Log.parse(cell.trial.log))
                 running[pool.submit(points.measure, cell)] = cell
             if not running:
-                return
+                return failed
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 cell = running.pop(future)
+                if (error := future.exception()) is not None:
+                    failed.append(cell.name)
+                    print(f"{cell.name}: failed: {error!r}", flush=True)
+                    continue
                 point = future.result()
                 points.append(file, point)
                 print(f"{cell.name}: NE {point['ne']:.4f}, {point['seconds']:.0f} s", flush=True)
@@ -53,17 +62,17 @@ def tell(cells: Sequence[Planned], known: Sequence[points.Point]) -> Iterator[st
     yield f"{len(rest)} of {len(cells)} cells to train, about {total_hours(rest):.1f} CPU hours."
 
 
-def study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def study(options: argparse.Namespace, failed: list[str]) -> Iterator[dict[str, Any]]:
     """Train and fit; a quick run has points of its own and leaves page and picture alone."""
     if options.quick:
         with tempfile.TemporaryDirectory(prefix="gem-scaling-") as folder:
             file = Path(folder) / "points.jsonl"
-            run(quick_plan(), file, jobs=options.jobs, hours=options.hours)
+            failed += run(quick_plan(), file, jobs=options.jobs, hours=options.hours)
             yield from lines(points.read(file))
             yield from room.lines(quick=True)
         return
     if not options.fit_only:
-        run(chosen(options.only), points.POINTS, jobs=options.jobs, hours=options.hours)
+        failed += run(chosen(options.only), points.POINTS, jobs=options.jobs, hours=options.hours)
     known = points.read(points.POINTS)
     yield from lines(known)
     if not options.fit_only:
@@ -93,8 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.json is None:
         parser.error("--json FILE is needed")
-    publish(options.json, study(options))
-    return 0
+    failed: list[str] = []
+    publish(options.json, study(options, failed))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks._lines import ROOT
-from benchmarks.scaling_study.ladder import GEM, HISTORY
+from benchmarks.scaling_study.ladder import GEM, HISTORY, RATE, RATES
 from benchmarks.scaling_study.laws import (
     ARCHITECTURES,
     axis_law,
@@ -19,7 +19,7 @@ from benchmarks.scaling_study.laws import (
     rising,
     surface,
 )  # fmt: skip
-from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA, SOURCES, SURFACES, plan
+from benchmarks.scaling_study.plan import CHOICE, CHOICE_DAY, LENGTHS, REAL, SIZE_DATA, SOURCES, SURFACES, plan
 from benchmarks.scaling_study.points import Point, missing
 from gem_pipeline.metrics.compute_ratio import ComputeRatio
 from gem_pipeline.metrics.scaling_law import ratio_of_etas
@@ -32,8 +32,10 @@ Written by `python -m benchmarks scaling` from `benchmarks/points/scaling.jsonl`
 of about 0.3 to 60 MFLOP an example (`benchmarks/scaling_study/ladder.py`) learn nested amounts of days that end on the
 same date, in one pass, and are judged on later days: on the real log by NE of click and long_view pooled, on a world
 by the true NE of clicks. Compute of a training is three forward passes of every example. All sizes see the newest
-{HISTORY} events and have the same rates, which were not tuned by size or architecture. Wukong, InterFormer, DCN V2 and
-DLRM are those built here, with GEM's embeddings, dense inputs, first-order terms and heads.
+{HISTORY} events. The learning rate of the dense part is the best of three for each architecture at one size and amount
+of data; all other settings are shared, and none was tuned by size. Wukong, InterFormer, DCN V2 and DLRM are those
+built here, with GEM's embeddings, dense inputs, first-order terms and heads. FLOPs count every example's history by
+itself, though the impressions of a request share part of it when GEM learns.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
 all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.
@@ -67,6 +69,7 @@ def page(points: Sequence[Point]) -> Iterator[str]:
             if axis == SURFACES:
                 yield f"Judged on {SOURCES[log].surfaces[0]} alone.\n"
             yield from _axis(points, axis, log, field)
+    yield from _rates(points)
     yield "## Not shown yet\n"
     rest = missing(plan(), points)
     yield f"{len(rest)} of {len(plan())} planned cells are not trained yet (`python -m benchmarks.scaling --plan`)."
@@ -154,6 +157,21 @@ def _axis(points: Sequence[Point], axis: str, log: str, field: str) -> Iterator[
             law = axis_law(points, axis, log, name)
             told = " | ".join(f"{own[value,]['ne']:.4f}" if (value,) in own else "" for value in values)
             yield f"| {name} | {told} | {_told(law.eta_interval, 5) if law else 'too few'} |"
+    yield ""
+
+
+def _rates(points: Sequence[Point]) -> Iterator[str]:
+    """The search of learning rates."""
+    own = {(p["architecture"], p["dense_lr"]): p["ne"] for p in points if p["axis"] == CHOICE}
+    if not own:
+        return
+    yield "## Learning rates\n"
+    yield f"Size s2, {REAL.amounts[1]} days of the real log, NE on {CHOICE_DAY}, which is judged nowhere else.\n"
+    yield "| architecture | " + " | ".join(f"{rate:g}" for rate in RATES) + " | chosen |"
+    yield "|---|" + "---|" * (len(RATES) + 1)
+    for name in ARCHITECTURES:
+        told = " | ".join(f"{own[name, rate]:.4f}" if (name, rate) in own else "" for rate in RATES)
+        yield f"| {name} | {told} | {RATE[name]:g} |"
     yield ""
 
 

@@ -7,7 +7,7 @@ cell, and the plan ends where its budget does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.scaling_study.ladder import (
     DCNV2,
@@ -17,20 +17,22 @@ from benchmarks.scaling_study.ladder import (
     HSTU,
     INTERFORMER,
     MODELS,
+    RATE,
+    RATES,
     RUNGS,
-    TRAINING,
     WUKONG,
     overrides,
+    training,
 )  # fmt: skip
 from benchmarks.trials.cells import Trial
 from benchmarks.trials.homes import Log
 
-SIZE_DATA, LENGTHS, SURFACES = "size_data", "history", "surfaces"
-JUDGED = ("2022-05-06", "2022-05-07")
+SIZE_DATA, LENGTHS, SURFACES, CHOICE = "size_data", "history", "surfaces", "rates"
+CHOICE_DAY, JUDGED = "2022-05-05", ("2022-05-06", "2022-05-07")
 LAST_LEARNT = 4  # of May
 CELL_SECONDS, PLAN_SECONDS = 3600.0, 24 * 3600.0
 SEED_WEIGHT = (1.0, 3.0, 9.0)
-AXIS_WEIGHT, EXTRA_WEIGHT = {SIZE_DATA: 1.0, LENGTHS: 1.0, SURFACES: 2.0}, 2.0
+AXIS_WEIGHT, EXTRA_WEIGHT = {CHOICE: 0.0, SIZE_DATA: 1.0, LENGTHS: 1.0, SURFACES: 2.0}, 2.0
 
 # Forward MFLOP an example, counted on KuaiRand's rows (newest 64 events, many users have fewer).
 MFLOP = {
@@ -137,22 +139,24 @@ class Planned:
     def name(self) -> str:
         """For people."""
         surfaces = f" surfaces {self.num_surfaces}" if self.num_surfaces else ""
+        rate = f" rate {dict(self.trial.training)['dense_lr']}" if self.axis == CHOICE else ""
         return (
             f"{self.axis} {self.trial.log} {self.architecture} {self.size} days {self.days} history {self.history}"
-            f"{surfaces} seed {self.trial.seed}"
+            f"{surfaces}{rate} seed {self.trial.seed}"
         )
 
 
 def planned(
-    source: Source, architecture: str, size: str, *, days: int, seed: int, history: int = 0, num_surfaces: int = 0
-) -> Planned:
-    """One cell with its estimate; a length of history, or a number of surfaces, is the axis where it is named."""
-    axis = LENGTHS if history else SURFACES if num_surfaces else SIZE_DATA
+    source: Source, architecture: str, size: str, *, days: int, seed: int, history: int = 0, num_surfaces: int = 0,
+    rate: float = 0.0,
+) -> Planned:  # fmt: skip
+    """One cell with its estimate; a length of history, a number of surfaces or a rate is the axis where it is named."""
+    axis = LENGTHS if history else SURFACES if num_surfaces else CHOICE if rate else SIZE_DATA
     seen = history or HISTORY
     trial = Trial(
         log=source.log.key, model=MODELS[architecture], seed=seed, learnt=source.learnt[-days:], judged=source.judged,
         surfaces=source.surfaces[:num_surfaces], history=seen, foundation=overrides(architecture, size, seen),
-        training=TRAINING,
+        training=training(rate or RATE[architecture]),
     )  # fmt: skip
     mflop = LENGTH_MFLOP[architecture][history] if history else MFLOP[architecture][int(size[1:])]
     steps = 3.0 * mflop * 1e-3 / PACE[architecture]  # GFLOP of an example that is learnt, over GFLOP/s
@@ -193,7 +197,16 @@ def _surfaces(seed: int) -> Iterator[Planned]:
                 yield planned(source, architecture, "s2", days=source.amounts[1], seed=seed, num_surfaces=number)
 
 
+def _rates() -> Iterator[Planned]:
+    """The search that `RATE` is the outcome of: as many cells an architecture, on a day that is judged nowhere else."""
+    source = replace(REAL, judged=(CHOICE_DAY,))
+    for architecture in RUNGS:
+        for rate in RATES:
+            yield planned(source, architecture, "s2", days=source.amounts[1], seed=0, rate=rate)
+
+
 def _all() -> Iterator[Planned]:
+    yield from _rates()
     yield from _large_world()
     for seed in range(len(SEED_WEIGHT)):
         yield from _sizes_and_data(seed)

@@ -52,6 +52,7 @@ def measure(cell: Planned) -> Point:
     return {
         "axis": cell.axis, "log": cell.trial.log, "architecture": cell.architecture, "size": cell.size,
         "days": cell.days, "history": cell.history, "num_surfaces": cell.num_surfaces, "seed": cell.trial.seed,
+        "dense_lr": dict(cell.trial.training)["dense_lr"],
         "parameters": facts["parameters"]["dense"], "embedding": facts["parameters"]["embedding"],
         "examples": facts["examples"], "flops_per_example": facts["flops_per_example"], "compute": compute,
         **judged(done, first_surface=cell.axis == SURFACES), "seconds": round(facts["seconds"], 1),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks._generated_lake import LakeShape, write_lake
 from benchmarks._lines import line
-from benchmarks.scaling_study.ladder import GEM, INTERFORMER, MODELS, RUNGS, TRAINING, overrides
+from benchmarks.scaling_study.ladder import GEM, INTERFORMER, MODELS, RUNGS, overrides
 from benchmarks.trials.cells import Trial
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.reader import DayReader
@@ -71,7 +71,7 @@ def kept_bytes(model: FoundationModel, batch: Batch) -> float:
 def cost(architecture: str, size: str, lake: Path, day: str) -> Cost:
     """Measure one size over full histories."""
     trial = Trial(
-        log="", model=MODELS[architecture], learnt=(day,), judged=(), history=LENGTH, training=TRAINING,
+        log="", model=MODELS[architecture], learnt=(day,), judged=(), history=LENGTH,
         foundation=overrides(architecture, size, LENGTH),
     )  # fmt: skip
     run = trial.run_config()

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.scaling import tell
 from benchmarks.scaling_study import laws, page, points
 from benchmarks.scaling_study.figures import lines, valued
-from benchmarks.scaling_study.ladder import GEM, INTERFORMER, MODELS, RUNGS, overrides
+from benchmarks.scaling_study.ladder import GEM, INTERFORMER, MODELS, RATE, RATES, RUNGS, overrides
 from benchmarks.scaling_study.laws import compared_amount, efficiency, rising
 from benchmarks.scaling_study.plan import (
     CELL_SECONDS,
@@ -90,6 +90,14 @@ def test_amounts_of_data_are_nested_and_end_on_the_same_day():
     assert many[-1:] == few
     assert many == tuple(sorted(many))
     assert max(many) < min(REAL.judged)
+
+
+def test_the_rates_are_the_best_of_the_committed_search():
+    found = [p for p in points.read(points.POINTS) if p["axis"] == "rates"]
+    for name in RUNGS:
+        by_rate = {p["dense_lr"]: p["ne"] for p in found if p["architecture"] == name}
+        assert set(by_rate) == set(RATES)
+        assert min(by_rate, key=by_rate.get) == RATE[name]
 
 
 def test_a_cell_that_has_a_line_is_left_out():
