@@ -74,9 +74,9 @@ MODELS = {
 RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 2e-3, DCNV2: 2e-3, DLRM: 2e-3, HSTU: 2e-3}
 
 
-def training(rate: float) -> tuple[tuple[str, Any], ...]:
+def training(rate: float, batch_size: int) -> tuple[tuple[str, Any], ...]:
     """Fields of the training configuration that differ: a day of the real log is 67 steps, so warm-up is short."""
-    return (("batch_size", 256), ("dense_lr", rate), ("warmup_steps", 20))
+    return (("batch_size", batch_size), ("dense_lr", rate), ("warmup_steps", 20))
 
 
 def overrides(architecture: str, size: str, history: int = HISTORY) -> tuple[tuple[str, Any], ...]:

@@ -30,9 +30,10 @@ from benchmarks.trials.homes import Log
 SIZE_DATA, LENGTHS, SURFACES, CHOICE = "size_data", "history", "surfaces", "rates"
 CHOICE_DAY, JUDGED = "2022-05-05", ("2022-05-06", "2022-05-07")
 LAST_LEARNT = 4  # of May
+BATCH, LENGTHS_BATCH = 256, 64  # 64 histories of 4096 events are a quarter of a million
 CELL_SECONDS, PLAN_SECONDS = 3600.0, 24 * 3600.0
-SEED_WEIGHT = (1.0, 3.0, 9.0)
-AXIS_WEIGHT, EXTRA_WEIGHT = {CHOICE: 0.0, SIZE_DATA: 1.0, LENGTHS: 1.0, SURFACES: 2.0}, 2.0
+SEED_WEIGHT = (1.0, 4.0, 12.0)
+AXIS_WEIGHT, EXTRA_WEIGHT = {CHOICE: 0.0, SIZE_DATA: 1.0, LENGTHS: 1.0, SURFACES: 3.0}, 2.0
 
 # Forward MFLOP an example, counted on KuaiRand's rows (newest 64 events, many users have fewer).
 MFLOP = {
@@ -80,11 +81,11 @@ def _days(month: str, first: int, last: int) -> tuple[str, ...]:
     return tuple(f"{month}-{day:02d}" for day in range(first, last + 1))
 
 
-def _world(log: Log, *, amounts: tuple[int, ...], examples: int, weight: float, judged: int = 3) -> Source:
+def _world(log: Log, *, amounts: tuple[int, ...], examples: int, weight: float) -> Source:
     """A world with impressions from 2026-01-08 on (seven days of history before), all within January."""
     days = _days("2026-01", 8, 7 + log.days)
     return Source(
-        log=log, learnt=days[:-judged], judged=days[-judged:], amounts=amounts, examples=examples,
+        log=log, learnt=days[:-1], judged=days[-1:], amounts=amounts, examples=examples,
         surfaces=("feed", "photos", "messaging"), weight=weight,
     )  # fmt: skip
 
@@ -93,9 +94,9 @@ REAL = Source(
     log=Log(), learnt=_days("2022-04", 25, 30) + _days("2022-05", 1, LAST_LEARNT), judged=JUDGED, amounts=(1, 3, 10),
     examples=17_000, surfaces=("tab_1", "tab_0", "tab_4", "tab_2", "tab_6", "other"),
 )  # fmt: skip
-SMALL_WORLD = _world(Log(name="everyday", events=400_000, days=10), amounts=(1, 3, 7), examples=5_400, weight=1.0)
-WORLD = _world(Log(name="everyday", events=4_000_000, days=10), amounts=(1, 3, 7), examples=54_000, weight=1.0)
-LARGE_WORLD = _world(Log(name="everyday", events=20_000_000, days=10), amounts=(1, 3, 7), examples=270_000, weight=2.0)
+SMALL_WORLD = _world(Log(name="everyday", events=400_000, days=10), amounts=(1, 3, 9), examples=5_400, weight=1.0)
+WORLD = _world(Log(name="everyday", events=4_000_000, days=10), amounts=(1, 3, 9), examples=54_000, weight=1.0)
+LARGE_WORLD = _world(Log(name="everyday", events=20_000_000, days=10), amounts=(1, 3, 9), examples=270_000, weight=2.0)
 LONG_WORLD = Source(  # four thousand events of a user before the first impression
     log=Log(name="long_range", events=3_000_000, days=6, events_a_day=120, history_days=42),
     learnt=_days("2026-02", 12, 15), judged=_days("2026-02", 16, 17), amounts=(4,), examples=11_000,
@@ -156,7 +157,7 @@ def planned(
     trial = Trial(
         log=source.log.key, model=MODELS[architecture], seed=seed, learnt=source.learnt[-days:], judged=source.judged,
         surfaces=source.surfaces[:num_surfaces], history=seen, foundation=overrides(architecture, size, seen),
-        training=training(rate or RATE[architecture]),
+        training=training(rate or RATE[architecture], LENGTHS_BATCH if history else BATCH),
     )  # fmt: skip
     mflop = LENGTH_MFLOP[architecture][history] if history else MFLOP[architecture][int(size[1:])]
     steps = 3.0 * mflop * 1e-3 / PACE[architecture]  # GFLOP of an example that is learnt, over GFLOP/s
