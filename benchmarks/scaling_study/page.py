@@ -52,7 +52,7 @@ def page(points: Sequence[Point]) -> Iterator[str]:
     yield HEAD
     commits = sorted({point["commit"][:9] for point in points})
     hours = sum(point["seconds"] for point in points) / 3600.0
-    if points:
+    if logs(points, SIZE_DATA) or logs(points, LENGTHS):
         yield "![NE against compute](scaling.png)\n"
     yield f"{len(points)} cells, {hours:.1f} CPU hours, commits {', '.join(commits) or 'none'}.\n"
     for log in logs(points, SIZE_DATA):

@@ -25,6 +25,7 @@ def draw(points: Sequence[Point]) -> None:
 
     panels = [(SIZE_DATA, log) for log in logs(points, SIZE_DATA)] + [(LENGTHS, log) for log in logs(points, LENGTHS)]
     if not panels:
+        PICTURE.unlink(missing_ok=True)  # one of other points would mislead
         return
     figure = Figure(figsize=(5.6 * len(panels), 4.4), layout="constrained")
     for panel, (axis, log) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
