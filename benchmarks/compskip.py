@@ -102,9 +102,11 @@ def lines(sizes: Sequence[str], timed: str, rounds: int) -> Iterator[dict[str, A
 def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
     """What trained models lose by skipping: on a world, then on the real log where it is here."""
     days = log_days(ablation.WORLD.key)
-    skipping, whole = _pair(
-        ablation.WORLD.key, days[: -ablation.WORLD_JUDGED], days[-ablation.WORLD_JUDGED :], seeds, jobs
-    )
+    on_world = Trial(
+        log=ablation.WORLD.key, model=TRAINED, learnt=days[: -ablation.WORLD_JUDGED],
+        judged=days[-ablation.WORLD_JUDGED :], training=ablation.WORLD_TRAINING, pooled=True,
+    )  # fmt: skip
+    skipping, whole = _pair(on_world, seeds, jobs)
     found = true_difference(skipping, whole)
     more: dict[str, Any] = {"size": f"{TRAINED}, {ablation.WORLD.key}", "baseline": BASELINE, "runs": seeds}
     yield _lines.line("compskip", "ne_rise_relative", **interval(found.relative), unit="relative true NE", **more)
@@ -116,7 +118,7 @@ def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
         why = "the real log is not here"
         yield _lines.line("compskip", "ne_loss_relative", None, unit="relative NE", size=TRAINED, why=why)
         return
-    skipping, whole = _pair(KUAIRAND, ablation.LEARNT, ablation.JUDGED, seeds, jobs)
+    skipping, whole = _pair(ablation.trial("", 0), seeds, jobs)
     rows = scored({"skipping": skipping, "whole": whole})
     for row in against(rows, KUAIRAND, [("skipping", "whole")]):
         if row.surface == ALL and row.objective in ablation.OBJECTIVES:
@@ -126,19 +128,11 @@ def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
             )  # fmt: skip
 
 
-def _pair(
-    log: str, learnt: tuple[str, ...], judged: tuple[str, ...], seeds: int, jobs: int
-) -> tuple[list[Cell], list[Cell]]:
+def _pair(trial: Trial, seeds: int, jobs: int) -> tuple[list[Cell], list[Cell]]:
     """Cells with and without CompSkip, seed by seed."""
-    found = cells(
-        [
-            Trial(log=log, model=model, seed=seed, learnt=learnt, judged=judged, training=ablation.TRAINING)
-            for model in (TRAINED, f"{TRAINED}+no_compskip")
-            for seed in range(seeds)
-        ],
-        jobs=jobs,
-    )
-    return found[:seeds], found[seeds:]
+    models = (trial.model, f"{trial.model}+no_compskip")
+    found = cells([replace(trial, model=model, seed=seed) for seed in range(seeds) for model in models], jobs=jobs)
+    return found[::2], found[1::2]
 
 
 def both(size: str) -> tuple[FoundationConfig, FoundationConfig]:
