@@ -247,7 +247,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = list(figures(plan, runs, standing))
     append(options.json, lines)
     if not options.quick:
-        words = ["python", "-m", "benchmarks.quality", *(arguments or sys.argv[1:])]
+        given = [str(word) for word in (arguments or sys.argv[1:])]
+        place = given.index("--json") if "--json" in given else len(given)
+        words = ["python", "-m", "benchmarks.quality", *given[:place], *given[place + 2 :]]  # no path of a machine
         write_page(PAGE, report(plan, " ".join(words), settings, runs, standing, lines))
     return 0
 
