@@ -71,7 +71,7 @@ MODELS = {
     GEM: BASE, INTERFORMER: f"{BASE}+interformer_alone", WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2",
     DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu",
 }  # fmt: skip
-RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 2e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3}
+RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3}
 
 
 def training(rate: float, batch_size: int) -> tuple[tuple[str, Any], ...]:
