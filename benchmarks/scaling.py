@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks._lines import append as publish
 from benchmarks.scaling_study import page, picture, points, room
 from benchmarks.scaling_study.figures import lines
+from benchmarks.scaling_study.laws import fitted
 from benchmarks.scaling_study.plan import PLAN_SECONDS, Planned, plan, quick_plan, total_hours
 from benchmarks.trials.homes import Log, derived
 
@@ -68,17 +69,19 @@ def study(options: argparse.Namespace, failed: list[str]) -> Iterator[dict[str, 
         with tempfile.TemporaryDirectory(prefix="gem-scaling-") as folder:
             file = Path(folder) / "points.jsonl"
             failed += run(quick_plan(), file, jobs=options.jobs, hours=options.hours)
-            yield from lines(points.read(file))
+            known = points.read(file)
+            yield from lines(known, fitted(known))
             yield from room.lines(quick=True)
         return
     if not options.fit_only:
         failed += run(chosen(options.only), points.POINTS, jobs=options.jobs, hours=options.hours)
     known = points.read(points.POINTS)
-    yield from lines(known)
+    fits = fitted(known)
+    yield from lines(known, fits)
     if not options.fit_only:
         yield from room.lines(quick=False)
-    page.write(known)
-    picture.draw(known)
+    page.write(known, fits)
+    picture.draw(known, fits)
 
 
 def chosen(only: str) -> list[Planned]:

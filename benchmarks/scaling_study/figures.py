@@ -7,42 +7,27 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks._lines import line
-from benchmarks.scaling_study.ladder import DCNV2, DLRM, GEM, HSTU, INTERFORMER, WUKONG
-from benchmarks.scaling_study.laws import (
-    ARCHITECTURES,
-    axis_law,
-    compared_amount,
-    efficiency,
-    held_out_size,
-    log_laws,
-    logs,
-    of,
-    rising,
-    surface,
-)  # fmt: skip
+from benchmarks.scaling_study.ladder import GEM, INTERFORMER, WUKONG
+from benchmarks.scaling_study.laws import ARCHITECTURES, Fits, axis_law, logs, of
 from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA, SURFACES
 from benchmarks.scaling_study.points import Point
 from gem_pipeline.metrics.compute_ratio import ComputeRatio
 from gem_pipeline.metrics.scaling_law import ratio_of_etas
 from gem_pipeline.metrics.state import Estimate
 
-SHORT = {
-    GEM: "gem", INTERFORMER: "interformer", WUKONG: "wukong", DCNV2: "dcnv2", DLRM: "dlrm", HSTU: "hstu",
-}  # fmt: skip
 FEW = "too few points in benchmarks/points/scaling.jsonl"
 PER_E = "NE an e-fold of compute"
 
 
-def lines(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
-    """All figures of the points."""
-    known = logs(points, SIZE_DATA)
-    if not known:
+def lines(points: Sequence[Point], fits: Sequence[Fits]) -> Iterator[dict[str, Any]]:
+    """All figures of the points and their fits."""
+    if not fits:
         for figure in ("eta_gem", "eta_interformer", "eta_wukong", "eta_ratio", "compute_ratio_dcnv2", "data_exponent"):
             yield line("scaling", figure, None, unit="", size="all logs", why=FEW)
-    for log in known:
-        yield from eta_lines(points, log)
-        yield from efficiency_lines(points, log)
-        yield from surface_lines(points, log)
+    for fit in fits:
+        yield from eta_lines(points, fit)
+        yield from efficiency_lines(fit)
+        yield from surface_lines(points, fit)
     for axis, figure, unit in (
         (LENGTHS, "eta_history", "NE an e-fold of events"), (SURFACES, "eta_surfaces", "NE an e-fold of surfaces"),
     ):  # fmt: skip
@@ -54,22 +39,21 @@ def lines(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
                     yield line("scaling", figure, **told, unit=unit, size=f"{name}, {log}", runs=runs)
 
 
-def eta_lines(points: Sequence[Point], log: str) -> Iterator[dict[str, Any]]:
+def eta_lines(points: Sequence[Point], fit: Fits) -> Iterator[dict[str, Any]]:
     """Eta by architecture, its ratios, what the line through smaller sizes says of the largest, gains by size."""
-    compared = compared_amount(points, log)
-    if compared is None:
+    log = fit.log
+    if fit.compared is None:
         for figure in ("eta_gem", "eta_interformer", "eta_wukong", "eta_ratio"):
             yield line("scaling", figure, None, unit=PER_E, size=log, why=FEW)
         return
-    days, sizes = compared
+    days, sizes = fit.compared
     place = f"{log}, {days} days, {len(sizes)} sizes"
-    laws = log_laws(points, log, days, sizes)
-    for name, law in laws.items():
+    for name, law in fit.laws.items():
         runs = sum(p["days"] == days and p["size"] in sizes for p in of(points, SIZE_DATA, log, name))
         yield line(
-            "scaling", f"eta_{SHORT[name]}", **valued(law.eta_interval), unit=PER_E, size=place, runs=runs
+            "scaling", f"eta_{short(name)}", **valued(law.eta_interval), unit=PER_E, size=place, runs=runs
         )  # fmt: skip
-        held = held_out_size(points, log, days, sizes, name)
+        held = fit.held_out.get(name)
         if held is not None:
             inside = held.predicted.low <= held.measured <= held.predicted.high
             yield line(
@@ -78,39 +62,33 @@ def eta_lines(points: Sequence[Point], log: str) -> Iterator[dict[str, Any]]:
                 baseline=f"{'inside' if inside else 'outside'} the interval",
             )  # fmt: skip
     for name in (INTERFORMER, WUKONG):
-        ratio = ratio_of_etas(laws[GEM], laws[name])
+        ratio = ratio_of_etas(fit.laws[GEM], fit.laws[name])
         yield line(
             "scaling", "eta_ratio", **valued(ratio), unit="eta of GEM over the baseline's", baseline=name,
             size=f"{name}, {place}",
         )  # fmt: skip
-    yield line(
-        "scaling", "sizes_of_monotone_gain", float(rising(points, log, days)), unit="sizes", size=f"{log}, {days} days"
-    )
+    yield line("scaling", "sizes_of_monotone_gain", float(fit.gains), unit="sizes", size=f"{log}, {days} days")
 
 
-def efficiency_lines(points: Sequence[Point], log: str) -> Iterator[dict[str, Any]]:
+def efficiency_lines(fit: Fits) -> Iterator[dict[str, Any]]:
     """Compute of each peer over that of GEM for equal NE."""
-    for peer in ARCHITECTURES:
-        if peer == GEM or not of(points, SIZE_DATA, log, peer):
-            continue
-        found = efficiency(points, log, peer)
+    for peer, found in fit.ratios.items():
         told: dict[str, Any] = {"value": None, "why": f"state {found}"}
         if isinstance(found, ComputeRatio):
             bound = "at least: GEM's cheapest training reaches it" if found.at_least else ""
             told = {"value": found.ratio, "baseline": f"{peer}'s best NE {found.ne:.4f}; {bound}".rstrip("; ")}
-        yield line("scaling", f"compute_ratio_{SHORT[peer]}", **told, unit="peer's compute over GEM's", size=log)
+        yield line("scaling", f"compute_ratio_{short(peer)}", **told, unit="peer's compute over GEM's", size=fit.log)
 
 
-def surface_lines(points: Sequence[Point], log: str) -> Iterator[dict[str, Any]]:
+def surface_lines(points: Sequence[Point], fit: Fits) -> Iterator[dict[str, Any]]:
     """Exponents of size and data, and the held-out point."""
     for name in ARCHITECTURES:
-        own = of(points, SIZE_DATA, log, name)
-        found = surface(points, log, name)
+        size, runs = f"{name}, {fit.log}", len(of(points, SIZE_DATA, fit.log, name))
+        found = fit.surfaces.get(name)
         if found is None:
-            if own:
-                yield line("scaling", "data_exponent", None, unit="exponent", size=f"{name}, {log}", why=FEW)
+            if runs:
+                yield line("scaling", "data_exponent", None, unit="exponent", size=size, why=FEW)
             continue
-        size, runs = f"{name}, {log}", len(own)
         yield line("scaling", "data_exponent", **valued(found.law.data_exponent), unit="exponent", size=size, runs=runs)
         yield line("scaling", "size_exponent", **valued(found.law.size_exponent), unit="exponent", size=size, runs=runs)
         if found.held_out is not None:
@@ -118,6 +96,11 @@ def surface_lines(points: Sequence[Point], log: str) -> Iterator[dict[str, Any]]
                 "scaling", "heldout_error", found.held_out.relative_error, unit="measured NE over predicted - 1",
                 size=f"{size}, law of size and data",
             )  # fmt: skip
+
+
+def short(architecture: str) -> str:
+    """Its name in a figure's."""
+    return architecture.removesuffix("_alone")
 
 
 def valued(found: Estimate) -> dict[str, Any]:

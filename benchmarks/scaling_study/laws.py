@@ -24,6 +24,7 @@ from gem_pipeline.metrics.state import Estimate, MetricState
 CONFIG = BootstrapConfig()
 SIZE_DATA_CONFIG = BootstrapConfig(resamples=200, auc_resamples=20)
 ARCHITECTURES = tuple(RUNGS)
+AXIS_FIELD = {LENGTHS: "history", SURFACES: "num_surfaces"}
 MIN_SIZES = 4
 
 
@@ -62,6 +63,49 @@ class Surface:
     law: SizeDataLaw
     flops_per_pair: float
     held_out: HeldOut | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fits:
+    """What the sizes and amounts of data of one log say, by architecture where its points allow it.
+
+    Attributes:
+        log: key of the log.
+        compared: learnt days and sizes that `laws` are over; None: too few are shared.
+        laws: NE against compute.
+        held_out: the largest of the sizes, as the smaller ones predict it.
+        gains: sizes over which GEM gains monotonically, at the compared days.
+        surfaces: laws of size and data.
+        ratios: compute of each peer over GEM's, or why there is none.
+    """
+
+    log: str
+    compared: tuple[int, tuple[str, ...]] | None
+    laws: dict[str, LogLaw]
+    held_out: dict[str, HeldOut]
+    gains: int
+    surfaces: dict[str, Surface]
+    ratios: dict[str, ComputeRatio | MetricState]
+
+
+def fitted(points: Sequence[Point]) -> list[Fits]:
+    """All fits, log by log: figures, page and picture tell of the same ones."""
+    found = []
+    for log in logs(points, SIZE_DATA):
+        compared = compared_amount(points, log)
+        laws = log_laws(points, log, *compared) if compared else {}
+        there = [name for name in ARCHITECTURES if of(points, SIZE_DATA, log, name)]
+        held = {name: held_out_size(points, log, *compared, name) for name in laws} if compared else {}
+        surfaces = {name: surface(points, log, name) for name in there}
+        found.append(
+            Fits(
+                log=log, compared=compared, laws=laws, held_out={name: one for name, one in held.items() if one},
+                gains=rising(points, log, compared[0]) if compared else 0,
+                surfaces={name: one for name, one in surfaces.items() if one},
+                ratios={peer: efficiency(points, log, peer) for peer in there if peer != GEM},
+            )
+        )  # fmt: skip
+    return found
 
 
 def logs(points: Iterable[Point], axis: str) -> list[str]:
@@ -129,8 +173,6 @@ def held_out_size(points: Sequence[Point], log: str, days: int, sizes: Sequence[
 def surface(points: Sequence[Point], log: str, architecture: str) -> Surface | None:
     """The law of size and data; None where the points are too few."""
     own = of(points, SIZE_DATA, log, architecture)
-    if not own:
-        return None
     last = max(own, key=lambda p: (p["days"], p["size"]))
     rest = [p for p in own if (p["days"], p["size"]) != (last["days"], last["size"])]
     try:
@@ -173,8 +215,7 @@ def rising(points: Sequence[Point], log: str, days: int) -> int:
 
 def axis_law(points: Sequence[Point], axis: str, log: str, architecture: str) -> LogLaw | None:
     """NE against the logarithm of the history's length, or of the number of surfaces."""
-    field = {LENGTHS: "history", SURFACES: "num_surfaces"}[axis]
-    own = of(points, axis, log, architecture)
+    field, own = AXIS_FIELD[axis], of(points, axis, log, architecture)
     try:
         return fit_log_law([p[field] for p in own], [p["ne"] for p in own], config=CONFIG)
     except ConfigError:

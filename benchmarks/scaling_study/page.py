@@ -6,21 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks._lines import ROOT
 from benchmarks.scaling_study.ladder import GEM, HISTORY, RATE, RATES
-from benchmarks.scaling_study.laws import (
-    ARCHITECTURES,
-    axis_law,
-    compared_amount,
-    efficiency,
-    held_out_size,
-    log_laws,
-    logs,
-    means,
-    of,
-    rising,
-    surface,
-)  # fmt: skip
+from benchmarks.scaling_study.laws import ARCHITECTURES, AXIS_FIELD, Fits, axis_law, logs, means, of
 from benchmarks.scaling_study.plan import CHOICE, CHOICE_DAY, LENGTHS, REAL, SIZE_DATA, SOURCES, SURFACES, plan
 from benchmarks.scaling_study.points import Point, missing
+from gem_pipeline.atomic import write_text
 from gem_pipeline.metrics.compute_ratio import ComputeRatio
 from gem_pipeline.metrics.scaling_law import ratio_of_etas
 from gem_pipeline.metrics.state import Estimate
@@ -42,68 +31,61 @@ all cells, N without embedding tables. Intervals are 95 %, from resampled residu
 """
 
 
-def write(points: Sequence[Point]) -> None:
+def write(points: Sequence[Point], fits: Sequence[Fits]) -> None:
     """Write the page."""
-    PAGE.write_text("\n".join(page(points)) + "\n", encoding="utf-8")
+    write_text(PAGE, "\n".join(page(points, fits)) + "\n")
 
 
-def page(points: Sequence[Point]) -> Iterator[str]:
+def page(points: Sequence[Point], fits: Sequence[Fits]) -> Iterator[str]:
     """Lines of the page."""
     yield HEAD
     commits = sorted({point["commit"][:9] for point in points})
     hours = sum(point["seconds"] for point in points) / 3600.0
-    if logs(points, SIZE_DATA) or logs(points, LENGTHS):
+    if fits or logs(points, LENGTHS):
         yield "![NE against compute](scaling.png)\n"
     yield f"{len(points)} cells, {hours:.1f} CPU hours, commits {', '.join(commits) or 'none'}.\n"
-    for log in logs(points, SIZE_DATA):
-        yield f"## {log}\n"
-        yield from _etas(points, log)
-        yield from _surfaces_of_size_and_data(points, log)
-        yield from _efficiency(points, log)
-        yield from _points(points, log)
-    for axis, title, field in (
-        (LENGTHS, "Length of the history", "history"), (SURFACES, "Number of surfaces", "num_surfaces"),
-    ):  # fmt: skip
+    for fit in fits:
+        yield f"## {fit.log}\n"
+        yield from _etas(fit)
+        yield from _surfaces_of_size_and_data(fit)
+        yield from _efficiency(fit)
+        yield from _points(points, fit.log)
+    for axis, title in ((LENGTHS, "Length of the history"), (SURFACES, "Number of surfaces")):
         for log in logs(points, axis):
             yield f"## {title}: {log}\n"
             if axis == SURFACES:
                 yield f"Judged on {SOURCES[log].surfaces[0]} alone.\n"
-            yield from _axis(points, axis, log, field)
+            yield from _axis(points, axis, log)
     yield from _rates(points)
     yield "## Not shown yet\n"
-    rest = missing(plan(), points)
-    yield f"{len(rest)} of {len(plan())} planned cells are not trained yet (`python -m benchmarks.scaling --plan`)."
+    cells = plan()
+    rest = missing(cells, points)
+    yield f"{len(rest)} of {len(cells)} planned cells are not trained yet (`python -m benchmarks.scaling --plan`)."
 
 
-def _etas(points: Sequence[Point], log: str) -> Iterator[str]:
-    compared = compared_amount(points, log)
-    if compared is None:
+def _etas(fit: Fits) -> Iterator[str]:
+    if fit.compared is None:
         yield "GEM, InterFormer and Wukong do not share four sizes yet: no eta.\n"
         return
-    days, sizes = compared
-    laws = log_laws(points, log, days, sizes)
-    gains = rising(points, log, days)
-    yield f"Sizes {', '.join(sizes)} at {days} learnt days. GEM gains monotonically over {gains} sizes.\n"
+    days, sizes = fit.compared
+    yield f"Sizes {', '.join(sizes)} at {days} learnt days. GEM gains monotonically over {fit.gains} sizes.\n"
     yield "| architecture | eta | GEM's eta over it | largest size: predicted | measured |"
     yield "|---|---|---|---|---|"
-    for name, law in laws.items():
-        ratio = "" if name == GEM else _told(ratio_of_etas(laws[GEM], law), 2)
-        held = held_out_size(points, log, days, sizes, name)
+    for name, law in fit.laws.items():
+        ratio = "" if name == GEM else _told(ratio_of_etas(fit.laws[GEM], law), 2)
+        held = fit.held_out.get(name)
         told = (_told(held.predicted, 4), f"{held.measured:.4f}") if held else ("too few", "")
         yield f"| {name} | {_told(law.eta_interval, 5)} | {ratio} | {told[0]} | {told[1]} |"
     yield ""
 
 
-def _surfaces_of_size_and_data(points: Sequence[Point], log: str) -> Iterator[str]:
-    found = {name: surface(points, log, name) for name in ARCHITECTURES}
-    if not any(found.values()):
+def _surfaces_of_size_and_data(fit: Fits) -> Iterator[str]:
+    if not fit.surfaces:
         yield "Too few points for a law of size and data.\n"
         return
     yield "| architecture | E | a (size) | b (data) | best size grows as C to the | held out: predicted | measured |"
     yield "|---|---|---|---|---|---|---|"
-    for name, one in found.items():
-        if one is None:
-            continue
+    for name, one in fit.surfaces.items():
         law, held = one.law, one.held_out
         split = law.optimal_split(1e12, flops_per_pair=one.flops_per_pair)
         told = (_told(held.predicted, 4), f"{held.measured:.4f} ({held.size}, {held.days} days)") if held else ("", "")
@@ -114,13 +96,10 @@ def _surfaces_of_size_and_data(points: Sequence[Point], log: str) -> Iterator[st
     yield ""
 
 
-def _efficiency(points: Sequence[Point], log: str) -> Iterator[str]:
+def _efficiency(fit: Fits) -> Iterator[str]:
     yield "| peer | its best NE in the common range | its compute over GEM's for that NE |"
     yield "|---|---|---|"
-    for peer in ARCHITECTURES:
-        if peer == GEM or not of(points, SIZE_DATA, log, peer):
-            continue
-        found = efficiency(points, log, peer)
+    for peer, found in fit.ratios.items():
         if isinstance(found, ComputeRatio):
             yield f"| {peer} | {found.ne:.4f} | {'at least ' if found.at_least else ''}{found.ratio:.2f} |"
         else:
@@ -147,7 +126,8 @@ def _points(points: Sequence[Point], log: str) -> Iterator[str]:
     yield "\nIn parentheses: seeds.\n"
 
 
-def _axis(points: Sequence[Point], axis: str, log: str, field: str) -> Iterator[str]:
+def _axis(points: Sequence[Point], axis: str, log: str) -> Iterator[str]:
+    field = AXIS_FIELD[axis]
     values = sorted({point[field] for point in of(points, axis, log)})
     yield "| architecture | " + " | ".join(map(str, values)) + " | NE gained an e-fold |"
     yield "|---|" + "---|" * (len(values) + 1)

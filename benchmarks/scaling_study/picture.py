@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks._lines import ROOT
 from benchmarks.scaling_study.ladder import DCNV2, DLRM, GEM, HSTU, INTERFORMER, WUKONG
-from benchmarks.scaling_study.laws import ARCHITECTURES, compared_amount, log_laws, logs, means, of
+from benchmarks.scaling_study.laws import ARCHITECTURES, Fits, logs, means, of
 from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA
 from benchmarks.scaling_study.points import Point
 
@@ -19,29 +19,28 @@ COLORS = {
 }  # fmt: skip
 
 
-def draw(points: Sequence[Point]) -> None:
+def draw(points: Sequence[Point], fits: Sequence[Fits]) -> None:
     """Write the picture: the compared amount of data with its fits; other amounts as small dots; histories last."""
     from matplotlib.figure import Figure
 
-    panels = [(SIZE_DATA, log) for log in logs(points, SIZE_DATA)] + [(LENGTHS, log) for log in logs(points, LENGTHS)]
+    panels: list[Fits | str] = [*fits, *logs(points, LENGTHS)]
     if not panels:
         PICTURE.unlink(missing_ok=True)  # one of other points would mislead
         return
     figure = Figure(figsize=(5.6 * len(panels), 4.4), layout="constrained")
-    for panel, (axis, log) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _compute(panel, points, log) if axis == SIZE_DATA else _lengths(panel, points, log)
-        panel.set_title(log, fontsize=10)
+    for panel, shown in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _compute(panel, points, shown) if isinstance(shown, Fits) else _lengths(panel, points, shown)
+        panel.set_title(shown.log if isinstance(shown, Fits) else shown, fontsize=10)
         panel.set_xscale("log")
         panel.spines[["top", "right"]].set_visible(False)
         panel.legend(frameon=False, fontsize=8)
     figure.savefig(PICTURE, dpi=110)
 
 
-def _compute(panel: Any, points: Sequence[Point], log: str) -> None:
-    compared = compared_amount(points, log)
-    laws = log_laws(points, log, *compared) if compared else {}
+def _compute(panel: Any, points: Sequence[Point], fit: Fits) -> None:
+    compared = fit.compared
     for name in ARCHITECTURES:
-        every = means(of(points, SIZE_DATA, log, name), "days", "size")
+        every = means(of(points, SIZE_DATA, fit.log, name), "days", "size")
         if not every:
             continue
         own = [p for (days, _), p in every.items() if compared is None or days == compared[0]]
@@ -49,8 +48,8 @@ def _compute(panel: Any, points: Sequence[Point], log: str) -> None:
         panel.scatter([p["compute"] for p in rest], [p["ne"] for p in rest], s=6, alpha=0.4, color=COLORS[name])
         panel.scatter([p["compute"] for p in own], [p["ne"] for p in own], s=28, color=COLORS[name])
         label = name
-        if name in laws and own:
-            law = laws[name]
+        if name in fit.laws:
+            law = fit.laws[name]
             told = [p["compute"] for p in own]
             grid = np.geomspace(min(told), max(told), 30)
             drawn_RG = law.draw_R2[:, :1] - law.draw_R2[:, 1:] * np.log(grid / law.c0)

@@ -9,7 +9,7 @@ from benchmarks.scaling import tell
 from benchmarks.scaling_study import laws, page, points
 from benchmarks.scaling_study.figures import lines, valued
 from benchmarks.scaling_study.ladder import GEM, INTERFORMER, MODELS, RATE, RATES, RUNGS, overrides
-from benchmarks.scaling_study.laws import compared_amount, efficiency, rising
+from benchmarks.scaling_study.laws import compared_amount, efficiency, fitted, rising
 from benchmarks.scaling_study.plan import (
     CELL_SECONDS,
     MFLOP,
@@ -59,6 +59,10 @@ def known(source=REAL, seeds=1, names=tuple(ETAS)):
     ]  # fmt: skip
     rng = np.random.default_rng(0)
     return [point(cell, rng.normal(0, 1e-5)) for cell in cells]
+
+
+def figures(own):
+    return list(lines(own, fitted(own)))
 
 
 def test_the_plan_keeps_to_an_hour_a_cell_and_a_day_in_all():
@@ -131,7 +135,7 @@ def test_gem_reads_the_same_shares_of_any_history():
 
 
 def test_eta_and_its_ratio_are_found_again():
-    rows = {(row["figure"], row["size"].split(",")[0]): row for row in lines(known(seeds=2))}
+    rows = {(row["figure"], row["size"].split(",")[0]): row for row in figures(known(seeds=2))}
     assert rows["eta_gem", "kuairand"]["value"] == pytest.approx(0.004, rel=0.02)
     assert rows["eta_ratio", INTERFORMER]["value"] == pytest.approx(2.0, rel=0.03)
     assert rows["sizes_of_monotone_gain", "kuairand"]["value"] == 6
@@ -149,13 +153,13 @@ def test_equal_compute_is_compared_where_all_three_have_four_sizes():
 def test_what_gem_does_not_reach_is_a_state_and_a_line_with_its_reason():
     ahead = [p | {"ne": p["ne"] - 0.2} if p["architecture"] == "dlrm" else p for p in known()]
     assert efficiency(ahead, "kuairand", "dlrm") is MetricState.NOT_REACHED
-    rows = [row for row in lines(ahead) if row["figure"] == "compute_ratio_dlrm"]
+    rows = [row for row in figures(ahead) if row["figure"] == "compute_ratio_dlrm"]
     assert rows[0]["value"] is None
     assert "not_reached" in rows[0]["why"]
 
 
 def test_no_points_are_lines_without_values():
-    rows = list(lines([]))
+    rows = figures([])
     assert {"eta_gem", "eta_ratio", "data_exponent"} <= {row["figure"] for row in rows}
     assert all(row["value"] is None and row["why"] for row in rows)
 
@@ -172,7 +176,7 @@ def test_gains_are_counted_over_neighbouring_sizes():
 
 
 def test_the_page_has_a_table_a_log_and_says_what_is_missing():
-    text = "\n".join(page.page(known()))
+    text = "\n".join(page.page(known(), fitted(known())))
     assert "## kuairand" in text
     assert "| gem | s0 |" in text
     assert "planned cells are not trained yet" in text
