@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from benchmarks._lines import ROOT
-from benchmarks.ablation import JUDGED, LEARNT, ROWS, WHOLE, WORLD
+from benchmarks.ablation import JUDGED, LEARNT, OBJECTIVES, ROWS, WHOLE, WORLD, sized
 from gem_pipeline.atomic import write_text
 from gem_pipeline.config.variants import VARIANTS
 
 PAGE = ROOT / "docs" / "blocks.md"
 BENCHES = ("ablation", "joint", "compskip")
-OBJECTIVES = ("click", "long_view")
 Line = Mapping[str, Any]
 Known = Mapping[tuple[str, str, str], Line]
 
@@ -55,10 +54,10 @@ def _blocks(known: Known) -> Iterator[str]:
         f"{JUDGED[-1]}, {runs} seeds. World: `{WORLD.name}`, {WORLD.events:,} events, clicks judged by their true "
         "probabilities. FLOPs: forward, of an example of the real log.\n"
     )
-    yield "| change | real log, all objectives | " + " | ".join(OBJECTIVES) + " | world, click | FLOPs |"
-    yield "|---" * (4 + len(OBJECTIVES)) + "|"
+    yield "| change | real log, all objectives | " + " | ".join(OBJECTIVES[1:]) + " | world, click | FLOPs |"
+    yield "|---" * (3 + len(OBJECTIVES)) + "|"
     for row in ROWS:
-        figures = [known.get(("ablation", "ne_delta_relative", size)) for size in _sizes(row)]
+        figures = [known.get(("ablation", "ne_delta_relative", sized(row, part))) for part in (*OBJECTIVES, WORLD.key)]
         flops = known.get(("ablation", "flops_relative", row))
         cost = "" if flops is None else f"{flops['value']:.2f}"
         told = (VARIANTS[row].__doc__ or "").split(";")[0].rstrip(".")
@@ -66,19 +65,15 @@ def _blocks(known: Known) -> Iterator[str]:
     yield ""
 
 
-def _sizes(row: str) -> list[str]:
-    return [row, *(f"{row}, {objective}" for objective in OBJECTIVES), f"{row}, {WORLD.key}"]
-
-
 def _kinds(known: Known) -> Iterator[str]:
     yield "## A kind of signal taken away\n"
     yield "Worlds of 400 000 events, `tiny`, clicks judged by their true probabilities; above 0: the kind helps.\n"
-    found = {size: line for (_, _, size), line in known.items() if ": without " in size}
     yield "| world | without | NE |"
     yield "|---|---|---|"
-    for size, line in found.items():
-        world, _, kind = size.partition(": without ")
-        yield f"| {world} | {kind} | {percent(line)} |"
+    for (_, _, size), line in known.items():
+        world, without, kind = size.partition(": without ")
+        if without:
+            yield f"| {world} | {kind} | {percent(line)} |"
     yield ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import _lines, ablation
 from benchmarks.trials.cells import Cell, Trial, cells
 from benchmarks.trials.homes import KUAIRAND, Log
-from benchmarks.trials.judging import against, interval, log_days, scored
+from benchmarks.trials.judging import against, interval, scored
 from benchmarks.trials.truth import true_difference
 from gem_pipeline.config.ladder import run_config
 from gem_pipeline.kernels.jagged import lengths_to_offsets
@@ -30,7 +30,7 @@ from gem_pipeline.metrics.pooling import ALL
 from gem_pipeline.models.backbone import EventRows
 from gem_pipeline.models.foundation import FoundationConfig
 
-TRAINED = "small+light"
+TRAINED = ablation.WHOLE
 SEEDS = 5
 BASELINE = "the same layers, none skipped"
 
@@ -101,13 +101,7 @@ def lines(sizes: Sequence[str], timed: str, rounds: int) -> Iterator[dict[str, A
 
 def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
     """What trained models lose by skipping: on a world, then on the real log where it is here."""
-    days = log_days(ablation.WORLD.key)
-    on_world = Trial(
-        log=ablation.WORLD.key, model=TRAINED, learnt=days[: -ablation.WORLD_JUDGED],
-        judged=days[-ablation.WORLD_JUDGED :], training=ablation.WORLD_TRAINING, pooled=True,
-    )  # fmt: skip
-    skipping, whole = _pair(on_world, seeds, jobs)
-    found = true_difference(skipping, whole)
+    found = true_difference(*_pair(ablation.world_trial, seeds, jobs))
     more: dict[str, Any] = {"size": f"{TRAINED}, {ablation.WORLD.key}", "baseline": BASELINE, "runs": seeds}
     yield _lines.line("compskip", "ne_rise_relative", **interval(found.relative), unit="relative true NE", **more)
     yield _lines.line(
@@ -118,7 +112,7 @@ def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
         why = "the real log is not here"
         yield _lines.line("compskip", "ne_loss_relative", None, unit="relative NE", size=TRAINED, why=why)
         return
-    skipping, whole = _pair(ablation.trial("", 0), seeds, jobs)
+    skipping, whole = _pair(ablation.trial, seeds, jobs)
     rows = scored({"skipping": skipping, "whole": whole})
     for row in against(rows, KUAIRAND, [("skipping", "whole")]):
         if row.surface == ALL and row.objective in ablation.OBJECTIVES:
@@ -128,10 +122,9 @@ def quality_lines(seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
             )  # fmt: skip
 
 
-def _pair(trial: Trial, seeds: int, jobs: int) -> tuple[list[Cell], list[Cell]]:
-    """Cells with and without CompSkip, seed by seed."""
-    models = (trial.model, f"{trial.model}+no_compskip")
-    found = cells([replace(trial, model=model, seed=seed) for seed in range(seeds) for model in models], jobs=jobs)
+def _pair(trial_of: Callable[[str, int], Trial], seeds: int, jobs: int) -> tuple[list[Cell], list[Cell]]:
+    """Cells with and without CompSkip, seed by seed: two rows of the ablation."""
+    found = cells([trial_of(row, seed) for seed in range(seeds) for row in ("", "no_compskip")], jobs=jobs)
     return found[::2], found[1::2]
 
 

@@ -8,7 +8,6 @@ choice favours the peers. What is trained stays on disk: a run that was stopped 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,6 +185,15 @@ def report(
     )  # fmt: skip
 
 
+def command(plan: Plan) -> str:
+    """What runs a plan of the command line again."""
+    own = f" --own {' '.join(plan.own)}" if plan.own else ""
+    return (
+        f"python -m benchmarks.quality --model {plan.model}{own} --peers {' '.join(plan.peers)} "
+        f"--trials {plan.trials} --seeds {plan.seeds}"
+    )
+
+
 def _intro(plan: Plan) -> list[str]:
     """Split, search and peers in words."""
     return [
@@ -247,10 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = list(figures(plan, runs, standing))
     append(options.json, lines)
     if not options.quick:
-        given = [str(word) for word in (arguments or sys.argv[1:])]
-        place = given.index("--json") if "--json" in given else len(given)
-        words = ["python", "-m", "benchmarks.quality", *given[:place], *given[place + 2 :]]  # no path of a machine
-        write_page(PAGE, report(plan, " ".join(words), settings, runs, standing, lines))
+        write_page(PAGE, report(plan, command(plan), settings, runs, standing, lines))
     return 0
 
 

@@ -12,12 +12,11 @@ import numpy as np
 from benchmarks._lines import commit
 from benchmarks.peers.conditioning import Conditioning
 from benchmarks.peers.gains import METRICS, Points
-from benchmarks.trials.cells import Cell
+from benchmarks.trials.cells import Cell, training_flops
 from gem_pipeline.atomic import write_text
 from gem_pipeline.metrics.pooling import ALL, ScoredRows
 
 TITLES = {"ne": "NE", "auc": "AUC", "gauc": "GAUC"}
-BACKWARD = 3  # a training step costs about three forward passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,7 @@ def _cost(cell: Cell, objective: str) -> tuple[float, str]:
     rate = facts["examples"] / facts["train_seconds"]
     if "flops_per_example" not in facts:
         return rate, "not counted"
-    return rate, f"{BACKWARD * facts['flops_per_example'] * facts['examples'] / 1e12:.2f}"
+    return rate, f"{training_flops(facts) / 1e12:.2f}"
 
 
 def _ranking(report: Report) -> Iterator[str]:

@@ -24,7 +24,7 @@ from benchmarks.scaling_study.ladder import (
     overrides,
     training,
 )  # fmt: skip
-from benchmarks.trials.cells import Trial
+from benchmarks.trials.cells import BACKWARD, Trial
 from benchmarks.trials.homes import Log
 
 SIZE_DATA, LENGTHS, SURFACES, CHOICE = "size_data", "history", "surfaces", "rates"
@@ -160,8 +160,8 @@ def planned(
         training=training(rate or RATE[architecture], LENGTHS_BATCH if history else BATCH),
     )  # fmt: skip
     mflop = LENGTH_MFLOP[architecture][history] if history else MFLOP[architecture][int(size[1:])]
-    steps = 3.0 * mflop * 1e-3 / PACE[architecture]  # GFLOP of an example that is learnt, over GFLOP/s
-    passed = source.examples * (days + len(source.judged) / 3.0)  # scoring is a third of learning
+    steps = BACKWARD * mflop * 1e-3 / PACE[architecture]  # GFLOP of an example that is learnt, over GFLOP/s
+    passed = source.examples * (days + len(source.judged) / BACKWARD)  # scoring is a forward pass
     seconds = CELL_START_SECONDS + passed * (steps + EXAMPLE_SECONDS[architecture])
     weight = source.weight * SEED_WEIGHT[seed] * AXIS_WEIGHT[axis] * (EXTRA_WEIGHT if architecture == HSTU else 1.0)
     return Planned(

@@ -11,15 +11,14 @@ import numpy as np
 
 from benchmarks._lines import ROOT
 from benchmarks.scaling_study.plan import SURFACES, Planned
-from benchmarks.trials.cells import Cell, load, run_trial
+from benchmarks.trials.cells import Cell, load, run_trial, training_flops
 from benchmarks.trials.homes import KUAIRAND, Log, derived
 from benchmarks.trials.judging import judged_rows
 from benchmarks.trials.truth import true_clicks
-from gem_pipeline.metrics.ne import LogLossSums, expected_log_loss_sums, log_loss_sums, total_entropy
+from gem_pipeline.metrics.ne import LogLossSums, expected_log_loss_sums, log_loss_sums
 
 POINTS = ROOT / "benchmarks" / "points" / "scaling.jsonl"
 OBJECTIVES = ("click", "long_view")
-BACKWARD = 3.0  # a training step costs three forward passes
 
 Point = dict[str, Any]
 
@@ -48,15 +47,15 @@ def measure(cell: Planned) -> Point:
         run_trial(cell.trial)
     done = load(cell.trial)
     facts = done.facts
-    compute = BACKWARD * facts["flops_per_example"] * facts["examples"]
     return {
         "axis": cell.axis, "log": cell.trial.log, "architecture": cell.architecture, "size": cell.size,
         "days": cell.days, "history": cell.history, "num_surfaces": cell.num_surfaces, "seed": cell.trial.seed,
         "dense_lr": dict(cell.trial.training)["dense_lr"],
         "parameters": facts["parameters"]["dense"], "embedding": facts["parameters"]["embedding"],
-        "examples": facts["examples"], "flops_per_example": facts["flops_per_example"], "compute": compute,
-        **judged(done, first_surface=cell.axis == SURFACES), "seconds": round(facts["seconds"], 1),
-        "train_seconds": round(facts["train_seconds"], 1), "commit": facts["commit"], "key": cell.trial.key,
+        "examples": facts["examples"], "flops_per_example": facts["flops_per_example"],
+        "compute": training_flops(facts), **judged(done, first_surface=cell.axis == SURFACES),
+        "seconds": round(facts["seconds"], 1), "train_seconds": round(facts["train_seconds"], 1),
+        "commit": facts["commit"], "key": cell.trial.key,
     }  # fmt: skip
 
 
@@ -90,7 +89,5 @@ def judged(cell: Cell, *, first_surface: bool) -> Point:
         )
     told = {name: float(sums.normalized_entropy()) for name, sums in by_objective.items()}
     loss = sum(sums.loss for sums in by_objective.values())
-    entropy = sum(
-        float(total_entropy(np.asarray(s.positive), np.asarray(s.negative))) for s in by_objective.values()
-    )  # fmt: skip
+    entropy = sum(sums.entropy for sums in by_objective.values())
     return {"ne": loss / entropy, "ne_by_objective": told, "floor": None}

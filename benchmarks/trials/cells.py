@@ -10,7 +10,7 @@ import hashlib
 import json
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from gem_pipeline.training.seeding import numpy_generator, seed_torch
 
 SCORING_BATCH = 512
 COUNTED_EXAMPLES = 256
+BACKWARD = 3.0  # forward passes that a training step costs, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +110,11 @@ class Cell:
     trial: Trial
     prob_NK: NDArray[np.float32]
     facts: dict[str, Any]
+
+
+def training_flops(facts: Mapping[str, Any]) -> float:
+    """FLOPs of a training: a step costs about three forward passes."""
+    return BACKWARD * facts["flops_per_example"] * facts["examples"]
 
 
 def cells(trials: Sequence[Trial], *, jobs: int = 1) -> list[Cell]:

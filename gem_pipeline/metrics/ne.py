@@ -46,7 +46,12 @@ class LogLossSums:
             return MetricState.NO_ROWS
         if self.positive <= 0.0 or self.negative <= 0.0:
             return MetricState.ONE_CLASS
-        return self.loss / float(total_entropy(np.asarray(self.positive), np.asarray(self.negative)))
+        return self.loss / self.entropy
+
+    @property
+    def entropy(self) -> float:
+        """Log loss in nats of predicting the own base rate for every row; both classes have weight."""
+        return float(total_entropy(np.asarray(self.positive), np.asarray(self.negative)))
 
 
 def total_entropy(positive: FloatArray, negative: FloatArray) -> FloatArray:
