@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results.jsonl"
 PAGE = ROOT.parent / "docs" / "benchmarks.md"
 SEVERAL = {  # lines that more than one benchmark writes
-    "ablation": "What each block earns (`ablation`), what each kind of signal is worth (`feature_kinds`), and whether "
-    "light models rank experiments as the full size does (`ranking`).",
+    "ablation": "What each block earns (`ablation`), what each kind of signal is worth (`feature_kinds`), what each "
+    "learning aid does (`aids`), and whether light models rank experiments as the full size does (`ranking`).",
     "training": "What a training step costs: histories shared or not (`sharing`), one sequence against several and "
     "mixed surfaces against one (`sequences`), 100 000 examples (`joint`).",
 }

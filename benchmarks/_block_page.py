@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from benchmarks import aids, ranking
 from benchmarks._lines import ROOT
 from benchmarks.ablation import JUDGED, LEARNT, OBJECTIVES, ROWS, WHOLE, WORLD, sized
 from gem_pipeline.atomic import write_text
@@ -21,7 +22,7 @@ def write(rows: Iterable[Line]) -> None:
     known = {(row["bench"], row["figure"], str(row["size"])): row for row in rows if row["bench"] in BENCHES}
     if ("ablation", "ne_delta_relative", ROWS[0]) not in known:
         return
-    sections = (_head(), _blocks(known), _kinds(known), _joint(known), _compskip(known))
+    sections = (_head(), _blocks(known), _kinds(known), _joint(known), _compskip(known), _aids(known), _ranking(known))
     write_text(PAGE, "\n".join(text for section in sections for text in section) + "\n")
 
 
@@ -38,9 +39,9 @@ def percent(line: Line | None) -> str:
 def _head() -> Iterator[str]:
     yield "# What each part earns\n"
     yield (
-        "Written by `make bench` from the lines of `ablation`, `feature_kinds`, `joint` and `compskip` in "
-        "benchmarks/results.jsonl, which name commit and machine. Relative NE on days that were not learnt, 95 % "
-        "over users and seeds; bold: the interval is on one side of 0. What the figures say is in "
+        "Written by `make bench` from the lines of `ablation`, `feature_kinds`, `joint`, `compskip`, `aids` and "
+        "`ranking` in benchmarks/results.jsonl, which name commit and machine. Relative NE on days that were not "
+        "learnt, 95 % over users and seeds; bold: the interval is on one side of 0. What the figures say is in "
         "[results.md](results.md).\n"
     )
 
@@ -103,6 +104,36 @@ def _compskip(known: Known) -> Iterator[str]:
         if bench == "compskip" and line["value"] is not None:
             relative = figure.startswith("ne_") and line["low"] is not None
             yield f"| {figure} | {size} | {percent(line) if relative else _plain(line)} |"
+    yield ""
+
+
+def _aids(known: Known) -> Iterator[str]:
+    """The search of learning aids."""
+    yield "## Learning aids\n"
+    yield (
+        f"`{aids.MODEL}` on the shuffled days {aids.LEARNT[0]} to {aids.LEARNT[-1]} of KuaiRand, two passes in batches "
+        f"of 256 under a falling rate, with one thing changed; judged on {aids.JUDGED[0]}, below 0: the change is "
+        "better. One seed unless said; seeds are about 0.05 % of NE apart.\n"
+    )
+    yield "| change | all objectives | " + " | ".join(aids.OBJECTIVES[1:]) + " |"
+    yield "|---" * (1 + len(aids.OBJECTIVES)) + "|"
+    for aid in aids.AIDS:
+        found = [known.get(("ablation", "ne_delta_of_aid", sized(aid, part))) for part in aids.OBJECTIVES]
+        yield f"| {aid} | " + " | ".join(map(percent, found)) + " |"
+    yield ""
+
+
+def _ranking(known: Known) -> Iterator[str]:
+    """Whether the light size ranks as the full one does."""
+    yield "## Light models against the full size\n"
+    for (_, figure, size), line in known.items():
+        if figure == "rank_agreement_light" and line["value"] is not None:
+            yield f"- Spearman's correlation, {size}: {line['value']:.2f} [{line['low']:.2f}, {line['high']:.2f}]."
+    yield "\n| experiment | " + " | ".join((ranking.FULL, ranking.LIGHT)) + " |"
+    yield "|---|---|---|"
+    for row in ranking.ROWS:
+        found = [known.get(("ablation", "ne_delta_ranked", f"{row}, {size}")) for size in (ranking.FULL, ranking.LIGHT)]
+        yield f"| {row} | " + " | ".join(f"{100 * one['value']:+.2f} %" if one else "not run" for one in found) + " |"
 
 
 def _plain(line: Line) -> str:

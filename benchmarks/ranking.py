@@ -1,8 +1,8 @@
-"""Do light models rank experiments as the full size does? One experiment a row of the ablation.
+"""Do light models rank experiments as the full size does? An experiment is a block changed, or an input taken away.
 
-Both sizes learn the same days and are judged on the same later ones, those of the ablation, whose light models are
-taken as they are. The figure is Spearman's correlation of the rows' relative NE (against the whole model of their own
-size) between the sizes; a replicate of its interval draws users, the same for all models, and seeds of each size.
+Both sizes learn the same three days and are judged on the same later ones. The figure is Spearman's correlation of the
+experiments' relative NE (against the whole model of their own size) between the sizes, for all of them and for each
+sort; a replicate of its interval draws users, the same for all models, and seeds of each size.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks._lines import append, line
 from benchmarks.trials.cells import Cell, Trial, cells
 from benchmarks.trials.homes import Log, derived
 from benchmarks.trials.judging import CONFIG, interval, scored
+from gem_pipeline.batches.layout import input_layout
 from gem_pipeline.metrics.comparison import user_sums
 from gem_pipeline.metrics.intervals import percentile_interval, resampled_sums
 from gem_pipeline.metrics.ne import log_losses
@@ -29,15 +30,41 @@ from gem_pipeline.metrics.rows import user_positions
 from gem_pipeline.metrics.state import Estimate, MetricState
 
 FULL, LIGHT = "small", "small+light"
-FULL_SEEDS = 1
+FULL_SEEDS, LIGHT_SEEDS = 1, 2
+FEWEST_ROWS = 3  # a correlation of fewer says nothing
+LEARNT = ablation.LEARNT[-3:]
+BLOCKS = ("early_compression", "no_cross_layer", "interformer", "wukong_alone", "dlrm", "dcnv2")
+INPUTS = {  # prefixes of the names that are taken away
+    "no user counters": ("user__", "user_surface__", "user_history__", "user_advertiser__"),
+    "no ad counters": ("ad__", "ad_surface__", "ad_history__", "advertiser__"),
+    "no outcomes of events": ("did_click", "did_long_view", "did_profile_enter", "did_like", "log_value"),
+    "no profile": ("activity", "follow", "fan", "friends", "tenure", "is_author", "segment_"),
+    "no ad id": ("ad",),
+    "no content": ("tags", "format", "upload", "music", "length", "length_s"),
+}
+ROWS = (*BLOCKS, *INPUTS)
+SORTS = {"blocks": BLOCKS, "inputs": tuple(INPUTS)}
 OBJECTIVES = ("click", "long_view")
 
 Floats = NDArray[np.float64]
 
 
 def trial(size: str, row: str, seed: int) -> Trial:
-    """A row at a size; the empty name is the whole model."""
-    return replace(ablation.trial(row, seed), model=f"{size}+{row}" if row else size)
+    """An experiment at a size; the empty name is the whole model."""
+    whole = replace(ablation.trial("", seed), model=size, learnt=LEARNT)
+    if row in INPUTS:
+        return replace(whole, missing=taken(row))
+    return replace(whole, model=f"{size}+{row}" if row else size)
+
+
+def taken(row: str) -> tuple[str, ...]:
+    """Names of the inputs that an experiment takes away; a prefix that is a name means this one only."""
+    layout = input_layout(derived(Log()))
+    names = (*(f.name for f in layout.tokens), *layout.dense, *layout.event_dense)
+    return tuple(
+        name for name in names
+        if any(name == prefix or (prefix not in names and name.startswith(prefix)) for prefix in INPUTS[row])
+    )  # fmt: skip
 
 
 def spearman(left_RV: Floats, right_RV: Floats) -> Floats:
@@ -97,11 +124,22 @@ def lines(rows: Sequence[str], full_seeds: int, light_seeds: int, jobs: int) -> 
         size: [[found[trial(size, row, seed)] for seed in range(seeds)] for row in names]
         for size, seeds in plan.items()
     }
-    yield line(
-        "ablation", "rank_agreement_light", **interval(agreement(by_size[FULL], by_size[LIGHT])),
-        unit="Spearman's correlation", runs=full_seeds, size=f"{len(rows)} rows, {LIGHT} against {FULL}",
-        baseline=f"{FULL}, {full_seeds} seed(s), against {light_seeds}",
-    )  # fmt: skip
+    for sort, members in {"all": tuple(rows), **SORTS}.items():
+        chosen = [place for place, row in enumerate(names) if not row or row in members]
+        if len(chosen) <= FEWEST_ROWS:
+            continue
+        full, light = ([by_size[size][place] for place in chosen] for size in (FULL, LIGHT))
+        yield line(
+            "ablation", "rank_agreement_light", **interval(agreement(full, light)), unit="Spearman's correlation",
+            runs=full_seeds, size=f"{sort}: {len(chosen) - 1} experiments, {LIGHT} against {FULL}",
+            baseline=f"{FULL}, {full_seeds} seed(s), against {light_seeds}",
+        )  # fmt: skip
+    for size in (FULL, LIGHT):
+        for row, value in zip(rows, relative_losses(by_size[size])[0][0], strict=True):
+            yield line(
+                "ablation", "ne_delta_ranked", float(value), unit="relative NE", size=f"{row}, {size}", baseline=size,
+                runs=plan[size],
+            )  # fmt: skip
     full, light = (by_size[size][0][0].facts["flops_per_example"] for size in (FULL, LIGHT))
     yield line(
         "ablation", "flops_relative", light / full, unit="ratio of forward FLOPs", size=f"whole, {LIGHT}",
@@ -113,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and append its lines."""
     parser = argparse.ArgumentParser(prog="benchmarks.ranking", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, three rows")
-    parser.add_argument("--rows", nargs="*", default=ablation.ROWS, choices=ablation.ROWS, metavar="ROW")
+    parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS, metavar="ROW")
     parser.add_argument("--jobs", type=int, default=2, help="cells trained at a time")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
@@ -121,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why, unit = "the real log is not here", "Spearman's correlation"
         append(options.json, [line("ablation", "rank_agreement_light", None, unit=unit, size="all", why=why)])
         return 0
-    rows, seeds = (options.rows[:3], (1, 1)) if options.quick else (options.rows, (FULL_SEEDS, ablation.SEEDS))
+    rows, seeds = (options.rows[:3], (1, 1)) if options.quick else (options.rows, (FULL_SEEDS, LIGHT_SEEDS))
     append(options.json, lines(rows, *seeds, options.jobs))
     return 0
 

@@ -18,13 +18,14 @@ PAGE = ROOT / "docs" / "scaling.md"
 HEAD = f"""# Scaling
 
 Written by `python -m benchmarks scaling` from `benchmarks/points/scaling.jsonl`, one line a trained cell. Micro-sizes
-of about 0.3 to 60 MFLOP an example (`benchmarks/scaling_study/ladder.py`) learn nested amounts of days that end on the
-same date, in one pass, and are judged on later days: on the real log by NE of click and long_view pooled, on a world
-by the true NE of clicks. Compute of a training is three forward passes of every example. All sizes see the newest
-{HISTORY} events. The learning rate of the dense part is the best of three for each architecture at one size and amount
-of data; all other settings are shared, and none was tuned by size. Wukong, InterFormer, DCN V2 and DLRM are those
-built here, with GEM's embeddings, dense inputs, first-order terms and heads. FLOPs count every example's history by
-itself, though the impressions of a request share part of it when GEM learns.
+of about 0.3 to 60 MFLOP an example (`benchmarks/scaling_study/ladder.py`) learn nested amounts of days that end on
+the same date, in one pass, and are judged on later days: on the real log by NE of click and long_view pooled, on a
+world by the true NE of clicks. MovieLens-1M, where histories are long, is judged by NE of like and love. Compute of a
+training is three forward passes of every example. All sizes see the newest {HISTORY} events. The learning rate of the
+dense part is the best of three for each architecture at one size and amount of data; all other settings are shared,
+and none was tuned by size. Wukong, InterFormer, DCN V2 and DLRM are those built here, with GEM's embeddings, dense
+inputs, first-order terms and heads. FLOPs count every example's history by itself, though the impressions of a
+request share part of it when GEM learns.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
 all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.

@@ -26,11 +26,12 @@ from benchmarks.scaling_study.ladder import (
 )  # fmt: skip
 from benchmarks.trials.cells import BACKWARD, Trial
 from benchmarks.trials.homes import Log
+from benchmarks.trials.movies import MOVIES
 
 SIZE_DATA, LENGTHS, SURFACES, CHOICE = "size_data", "history", "surfaces", "rates"
 CHOICE_DAY, JUDGED = "2022-05-05", ("2022-05-06", "2022-05-07")
 LAST_LEARNT = 4  # of May
-BATCH, LENGTHS_BATCH = 256, 64  # 64 histories of 4096 events are a quarter of a million
+BATCH = 256
 CELL_SECONDS, PLAN_SECONDS = 3600.0, 24 * 3600.0
 SEED_WEIGHT = (1.0, 4.0, 12.0)
 AXIS_WEIGHT, EXTRA_WEIGHT = {CHOICE: 0.0, SIZE_DATA: 1.0, LENGTHS: 1.0, SURFACES: 3.0}, 2.0
@@ -41,7 +42,8 @@ MFLOP = {
     WUKONG: (0.32, 1.1, 3.9, 9.5, 24.0, 62.0), DCNV2: (0.24, 0.92, 3.0, 10.9, 25.6, 58.3),
     DLRM: (0.29, 0.98, 3.1, 8.5, 27.1, 54.0), HSTU: (0.21, 0.97, 2.7, 7.6, 18.9, 47.6),
 }  # fmt: skip
-# The same of size s2 with full histories of a length.
+# The same of size s2 with full histories of a length; on the log of movies few are that long.
+MOVIE_LENGTHS, MOVIE_EVENTS = (16, 64, 256, 1024), 256
 LENGTH_MFLOP = {
     GEM: {16: 2.1, 64: 5.0, 256: 16.2, 1024: 60.6, 4096: 238.0},
     INTERFORMER: {16: 1.6, 64: 3.8, 256: 24.2, 1024: 295.0},  # attention over all pairs: 4096 is out of reach
@@ -66,6 +68,7 @@ class Source:
         examples: impressions a day, about.
         surfaces: nested sets are the first ones of these; models are judged on the first.
         weight: in the order of cells.
+        lengths_batch: examples a step where lengths are compared: 64 histories of 4096 are a quarter of a million.
     """
 
     log: Log
@@ -75,6 +78,7 @@ class Source:
     examples: int
     surfaces: tuple[str, ...]
     weight: float = 1.0
+    lengths_batch: int = 64
 
 
 def _days(month: str, first: int, last: int) -> tuple[str, ...]:
@@ -102,7 +106,11 @@ LONG_WORLD = Source(  # four thousand events of a user before the first impressi
     learnt=_days("2026-02", 12, 15), judged=_days("2026-02", 16, 17), amounts=(4,), examples=11_000,
     surfaces=("feed", "photos", "messaging"), weight=2.0,
 )  # fmt: skip
-SOURCES = {source.log.key: source for source in (REAL, SMALL_WORLD, WORLD, LARGE_WORLD, LONG_WORLD)}
+MOVIE_LOG = Source(  # half of the judged ratings have more than 130 earlier ones of the user, one in a hundred 1100
+    log=Log(name=MOVIES), learnt=_days("2000-11", 20, 30) + _days("2000-12", 1, 6), judged=_days("2000-12", 7, 8),
+    amounts=(17,), examples=15_000, surfaces=("site",), lengths_batch=256,
+)  # fmt: skip
+SOURCES = {source.log.key: source for source in (REAL, SMALL_WORLD, WORLD, LARGE_WORLD, LONG_WORLD, MOVIE_LOG)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +165,10 @@ def planned(
     trial = Trial(
         log=source.log.key, model=MODELS[architecture], seed=seed, learnt=source.learnt[-days:], judged=source.judged,
         surfaces=source.surfaces[:num_surfaces], history=seen, foundation=overrides(architecture, size, seen),
-        training=training(rate or RATE[architecture], LENGTHS_BATCH if history else BATCH),
+        training=training(rate or RATE[architecture], source.lengths_batch if history else BATCH),
     )  # fmt: skip
-    mflop = LENGTH_MFLOP[architecture][history] if history else MFLOP[architecture][int(size[1:])]
+    counted = min(history, MOVIE_EVENTS) if source is MOVIE_LOG else history
+    mflop = LENGTH_MFLOP[architecture][counted] if history else MFLOP[architecture][int(size[1:])]
     steps = BACKWARD * mflop * 1e-3 / PACE[architecture]  # GFLOP of an example that is learnt, over GFLOP/s
     passed = source.examples * (days + len(source.judged) / BACKWARD)  # scoring is a forward pass
     seconds = CELL_START_SECONDS + passed * (steps + EXAMPLE_SECONDS[architecture])
@@ -186,6 +195,9 @@ def _large_world() -> Iterator[Planned]:
 
 
 def _lengths(seed: int) -> Iterator[Planned]:
+    for architecture in LENGTH_MFLOP:
+        for history in MOVIE_LENGTHS:
+            yield planned(MOVIE_LOG, architecture, "s2", days=MOVIE_LOG.amounts[0], seed=seed, history=history)
     for architecture, lengths in LENGTH_MFLOP.items():
         for history in lengths:
             yield planned(LONG_WORLD, architecture, "s2", days=LONG_WORLD.amounts[0], seed=seed, history=history)

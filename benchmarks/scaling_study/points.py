@@ -14,11 +14,12 @@ from benchmarks.scaling_study.plan import SURFACES, Planned
 from benchmarks.trials.cells import Cell, load, run_trial, training_flops
 from benchmarks.trials.homes import KUAIRAND, Log, derived
 from benchmarks.trials.judging import judged_rows
+from benchmarks.trials.movies import MOVIES
 from benchmarks.trials.truth import true_clicks
 from gem_pipeline.metrics.ne import LogLossSums, expected_log_loss_sums, log_loss_sums
 
 POINTS = ROOT / "benchmarks" / "points" / "scaling.jsonl"
-OBJECTIVES = ("click", "long_view")
+OBJECTIVES = {KUAIRAND: ("click", "long_view"), MOVIES: ("like", "love")}  # of real logs
 
 Point = dict[str, Any]
 
@@ -60,10 +61,10 @@ def measure(cell: Planned) -> Point:
 
 
 def judged(cell: Cell, *, first_surface: bool) -> Point:
-    """NE of a cell: by labels on the real log, by true click probabilities with their floor on a world.
+    """NE of a cell: by labels on a real log, by true click probabilities with their floor on a world.
 
-    `ne` is what laws are fitted to: click and long_view pooled (their losses over their entropies) on the real log,
-    the true NE of clicks on a world.
+    `ne` is what laws are fitted to: two objectives pooled (their losses over their entropies) on a real log, the true
+    NE of clicks on a world.
 
     Args:
         cell: a finished trial.
@@ -75,13 +76,13 @@ def judged(cell: Cell, *, first_surface: bool) -> Point:
     chosen_N = np.ones(len(rows.surface_N), dtype=np.bool_)
     if first_surface:
         chosen_N = rows.surface_N == contract.surfaces.index(trial.surfaces[0])
-    if trial.log != KUAIRAND:
+    if trial.log not in OBJECTIVES:
         true_N = true_clicks(trial.log, trial.judged)[chosen_N]
         prob_N = cell.prob_NK[chosen_N, names.index("click")].astype(np.float64)
         true_ne, floor = (expected_log_loss_sums(true_N, p_N).normalized_entropy() for p_N in (prob_N, true_N))
         return {"ne": float(true_ne), "ne_by_objective": {"click": float(true_ne)}, "floor": float(floor)}
     by_objective: dict[str, LogLossSums] = {}
-    for name in OBJECTIVES:
+    for name in OBJECTIVES[trial.log]:
         column = names.index(name)
         mask_N = rows.mask_NK[:, column] & chosen_N
         by_objective[name] = log_loss_sums(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks._lines import commit
 from benchmarks.trials.homes import Log, derived
-from benchmarks.trials.inputs import without
+from benchmarks.trials.inputs import with_user_id, without
 from gem_pipeline.atomic import write_text
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import EncodedDay
@@ -57,6 +57,7 @@ class Trial:
         history: events that the model sees at most; 0: as many as its size has.
         foundation: fields of the model's configuration that differ.
         training: fields of the training configuration that differ.
+        user_rows: rows of a table of user ids, which the model is given besides; 0: none.
         pooled: the days are one shuffled set, passed over `epochs` times; else each day is learnt in turn.
     """
 
@@ -71,6 +72,7 @@ class Trial:
     history: int = 0
     foundation: tuple[tuple[str, Any], ...] = ()
     training: tuple[tuple[str, Any], ...] = ()
+    user_rows: int = 0
     pooled: bool = False
 
     @property
@@ -175,8 +177,9 @@ def run_trial(trial: Trial) -> None:
 
 
 def _parts(reader: DayReader, trial: Trial, day: str) -> list[EncodedDay]:
-    """A day with the labels that are known on the last learnt day, and without what the trial leaves out."""
-    return [without(part, trial.missing) for part in reader.day(day, as_of=max(trial.learnt))]
+    """A day with the labels known on the last learnt day, without what the trial leaves out, with what it adds."""
+    found = (without(part, trial.missing) for part in reader.day(day, as_of=max(trial.learnt)))
+    return [with_user_id(part, trial.user_rows) for part in found]
 
 
 class _Learner:

@@ -15,12 +15,14 @@ import yaml
 
 import gem_pipeline
 from benchmarks.trials.frozen import freeze
+from benchmarks.trials.movies import CONTRACT, MOVIES, MovieLens, wheel
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.datasets.worlds.template import world_contract
 from gem_pipeline.places import home_path
 
 ROOT = Path(__file__).resolve().parents[2]
 KUAIRAND = "kuairand"
+REAL = (KUAIRAND, MOVIES)
 LOGS = Path(os.environ.get("GEM_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -29,8 +31,8 @@ class Log:
     """A log that models are trained on.
 
     Attributes:
-        name: `kuairand`, or the name of a world.
-        events: events of a world; the real log has as many as it has.
+        name: `kuairand`, `movielens`, or the name of a world.
+        events: events of a world; a real log has as many as it has.
         days: days with impressions of a world.
         seed: of a world.
         frozen: the last day whose events the later impressions see, see `frozen.freeze`; empty: they see all.
@@ -49,7 +51,7 @@ class Log:
     @property
     def key(self) -> str:
         """Name of its folder."""
-        whole = self.name if self.name == KUAIRAND else f"{self.name}-{self.events}-{self.days}-{self.seed}"
+        whole = self.name if self.name in REAL else f"{self.name}-{self.events}-{self.days}-{self.seed}"
         if self.events_a_day or self.history_days:
             whole += f"~{self.events_a_day}x{self.history_days}"
         return f"{whole}@{self.frozen}" if self.frozen else whole
@@ -65,7 +67,9 @@ class Log:
         return self.home / "contract.yaml"
 
     def contract_text(self) -> str:
-        """The contract: the packaged one of the real log, or that of the world with its length."""
+        """The contract: that of the real log, or that of the world with its length."""
+        if self.name == MOVIES:
+            return CONTRACT.read_text(encoding="utf-8")
         if self.name == KUAIRAND:
             return (Path(gem_pipeline.__file__).parent / "datasets" / "kuairand.yaml").read_text(encoding="utf-8")
         document = yaml.safe_load(world_contract(self.name, events=self.events))
@@ -81,8 +85,8 @@ class Log:
     def parse(key: str) -> Log:
         """Read `key` back."""
         whole, _, frozen = key.partition("@")
-        if whole == KUAIRAND:
-            return Log(frozen=frozen)
+        if whole in REAL:
+            return Log(name=whole, frozen=frozen)
         whole, _, dense = whole.partition("~")
         events_a_day, _, history_days = dense.partition("x")
         name, events, days, seed = whole.rsplit("-", 3)
@@ -92,7 +96,7 @@ class Log:
         )  # fmt: skip
 
     def is_there(self) -> bool:
-        """Whether the real log can be read here; worlds always can."""
+        """Whether the real log can be read here; worlds and what the package registry has always can."""
         return self.name != KUAIRAND or (LOGS / KUAIRAND / "impressions.parquet").exists()
 
 
@@ -131,8 +135,8 @@ def _derive(log: Log) -> None:
     if not jars.exists():
         jars.symlink_to((home_path() / "jars").absolute())
     spark = local_session(log.home)
-    if log.name == KUAIRAND:
-        source = open_source(contract, None, LOGS)
+    if log.name in REAL:
+        source = MovieLens.of(wheel()) if log.name == MOVIES else open_source(contract, None, LOGS)
         days = tuple(source.days())
         land_partitions(contract, source, log.home, days)
     else:

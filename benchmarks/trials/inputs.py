@@ -1,4 +1,4 @@
-"""Inputs taken away from encoded days, so that what they are worth can be measured at an unchanged model size."""
+"""Inputs taken away from encoded days, or given to them, so that what they are worth can be measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gem_pipeline.batches.encoded_day import EncodedDay
-from gem_pipeline.batches.layout import LOG_GAP
+from gem_pipeline.batches.layout import LOG_GAP, IdFeature, TableSpec
 from gem_pipeline.batches.vectors import no_vectors
 from gem_pipeline.errors import ConfigError
 
@@ -35,3 +35,16 @@ def without(part: EncodedDay, names: tuple[str, ...]) -> EncodedDay:
         event_dense_EF=np.where(event_F, np.float32(0), part.event_dense_EF),
         vectors=part.vectors | {name: no_vectors(part.size, dim) for name, dim in vectors.items()},
     )
+
+
+def with_user_id(part: EncodedDay, rows: int) -> EncodedDay:
+    """The part with a token for the user's id, hashed into a table of its own; 0 rows: as it is."""
+    if not rows:
+        return part
+    layout = replace(
+        part.layout,
+        tables=(*part.layout.tables, TableSpec(name="user", rows=rows)),
+        tokens=(*part.layout.tokens, IdFeature(name="user", table="user")),
+    )
+    ids = part.user_N % (rows - 1) + 1, np.ones(part.size, dtype=np.int64)
+    return replace(part, layout=layout, token_ids=part.token_ids | {"user": ids})

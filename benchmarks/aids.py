@@ -1,0 +1,91 @@
+"""Learning aids of GEM: one setting changed at a time, ten days of the real log learnt, judged on the day of choice.
+
+The test days of `quality` are not read. Below 0: the change lowers NE. What is found here is what `quality` trains
+GEM with.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks._lines import append, line
+from benchmarks.trials.cells import Trial, cells
+from benchmarks.trials.homes import KUAIRAND, Log
+from benchmarks.trials.judging import against, interval, scored
+from gem_pipeline.metrics.pooling import ALL
+
+MODEL = "tiny"
+LEARNT = tuple(f"2022-04-{day}" for day in range(25, 31)) + tuple(f"2022-05-0{day}" for day in range(1, 5))
+JUDGED = ("2022-05-05",)
+TRAINING = {"batch_size": 256, "dense_lr": 1e-3, "final_rate": 0.1}
+OBJECTIVES = (ALL, "click", "long_view")
+SEEDS, QUICK_ROWS = 1, 2
+
+# What differs from TRAINING and from the rung: of training, of the model, of the trial.
+AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "one pass": ({"epochs": 1}, {}, {}),
+    "three passes": ({"epochs": 3}, {}, {}),
+    "four passes, dropout 0.3": ({"epochs": 4}, {"dropout": 0.3}, {}),
+    "batches of 128": ({"batch_size": 128, "dense_lr": 7e-4}, {}, {}),
+    "no falling rate": ({"final_rate": 1.0}, {}, {}),
+    "no averaging": ({"averaging_horizon": 0}, {}, {}),
+    "no dropout": ({}, {"dropout": 0.0}, {}),
+    "dropout 0.4": ({}, {"dropout": 0.4}, {}),
+    "weight decay 0.1": ({"weight_decay": 0.1}, {}, {}),
+    "twice the embedding rate": ({"embedding_lr": 0.006}, {}, {}),
+    "smaller first embeddings": ({}, {"embedding_std": 0.01}, {}),
+    "a user id": ({}, {}, {"user_rows": 32_768}),
+    "a day at a time": ({"final_rate": 1.0}, {}, {"pooled": False}),
+    "a day at a time, falling rate": ({}, {}, {"pooled": False}),
+}  # fmt: skip
+
+
+def trial(aid: str, seed: int) -> Trial:
+    """A training with one aid changed; the empty name is the reference."""
+    training, foundation, more = AIDS[aid] if aid else ({}, {}, {})
+    whole = Trial(
+        log=KUAIRAND, model=MODEL, seed=seed, learnt=LEARNT, judged=JUDGED, pooled=True,
+        training=tuple((TRAINING | training).items()), foundation=tuple(foundation.items()),
+    )  # fmt: skip
+    return replace(whole, **more)
+
+
+def lines(aids: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
+    """Figures of every aid."""
+    names = ("", *aids)
+    found = cells([trial(aid, seed) for aid in names for seed in range(seeds)], jobs=jobs)
+    runs = {aid or "reference": found[place * seeds : (place + 1) * seeds] for place, aid in enumerate(names)}
+    compared = against(scored(runs), KUAIRAND, [(aid, "reference") for aid in aids])
+    for row in compared:
+        if row.surface == ALL and row.objective in OBJECTIVES:
+            yield line(
+                "ablation", "ne_delta_of_aid", **interval(row.difference.relative), unit="relative NE",
+                size=row.model if row.objective == ALL else f"{row.model}, {row.objective}",
+                baseline=f"{MODEL}, two passes in batches of 256", runs=seeds,
+            )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark and append its lines."""
+    parser = argparse.ArgumentParser(prog="benchmarks.aids", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two aids, one seed")
+    parser.add_argument("--aids", nargs="*", default=list(AIDS), choices=list(AIDS), metavar="AID")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=2, help="cells trained at a time")
+    parser.add_argument("--json", type=Path, required=True, metavar="FILE")
+    options = parser.parse_args(arguments)
+    if not Log().is_there():
+        why = "the real log is not here"
+        append(options.json, [line("ablation", "ne_delta_of_aid", None, unit="relative NE", size="all", why=why)])
+        return 0
+    aids, seeds = (options.aids[:QUICK_ROWS], 1) if options.quick else (options.aids, options.seeds)
+    append(options.json, lines(aids, seeds, options.jobs))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
