@@ -41,6 +41,9 @@ AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a user id": ({}, {}, {"user_rows": 32_768}),
     "a day at a time": ({"final_rate": 1.0}, {}, {"pooled": False}),
     "a day at a time, falling rate": ({}, {}, {"pooled": False}),
+    "a day at a time, one pass": ({"final_rate": 1.0, "epochs": 1}, {}, {"pooled": False}),
+    "a day and two before it, one pass": ({"final_rate": 1.0, "epochs": 1}, {}, {"pooled": False, "replay_days": 2}),
+    "a day and five before it, one pass": ({"final_rate": 1.0, "epochs": 1}, {}, {"pooled": False, "replay_days": 5}),
 }  # fmt: skip
 
 

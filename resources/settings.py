@@ -20,17 +20,21 @@ class GemSettings(dg.ConfigurableResource):
         home: folder of all state; empty: GEM_HOME, else `.gem`.
         contract: data contract; empty: GEM_CONTRACT, else the packaged one.
         data: folder of the log, or `generated`; empty: GEM_DATA, else the default folder.
-        size: rung of the size ladder, or variants of one, joined by `+`: `tiny`, `small+light+static_y`.
+        size: rung of the size ladder, or variants of one, joined by `+`: `tiny`, `small+light+static_y`; empty:
+            GEM_SIZE, else `tiny`.
         seed: root seed.
         threads: CPU threads of a trainer.
+        replay_days: earlier days whose examples the foundation model learns again with those of each day; None:
+            GEM_REPLAY_DAYS, else 0.
     """
 
     home: str = ""
     contract: str = ""
     data: str = ""
-    size: str = "tiny"
+    size: str = ""
     seed: int = 0
     threads: int = 1
+    replay_days: int | None = None
 
     def home_path(self) -> Path:
         """The folder of all state."""
@@ -63,11 +67,16 @@ class GemSettings(dg.ConfigurableResource):
     def plan(
         self, date: str, previous_date: str | None, tasks: tuple[Task, ...], verticals: tuple[str, ...]
     ) -> DayPlan:
-        """The plan of one date."""
+        """The plan of one date.
+
+        Raises:
+            ConfigError: the environment names an impossible number of days to replay.
+        """
+        replay_days = places.replay_days() if self.replay_days is None else self.replay_days
         return DayPlan(
             date=date, previous_date=previous_date, tasks=tasks, verticals=verticals,
             contract_path=str(self.contract_path()), home=str(self.home_path()),
-            size=self.size, seed=self.seed, threads=self.threads,
+            size=self.size or places.run_size(), seed=self.seed, threads=self.threads, replay_days=replay_days,
         )  # fmt: skip
 
     def plans(self, dates: list[str], tasks: tuple[Task, ...], verticals: tuple[str, ...] = ()) -> list[DayPlan]:

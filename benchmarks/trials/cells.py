@@ -34,6 +34,7 @@ from gem_pipeline.models.foundation import FoundationModel
 from gem_pipeline.runs.context import dense_moments, label_rates
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
 from gem_pipeline.training.optimizer import ModelOptimizer
+from gem_pipeline.training.plan import DayPlan
 from gem_pipeline.training.seeding import numpy_generator, seed_torch
 
 SCORING_BATCH = 512
@@ -57,6 +58,7 @@ class Trial:
         history: events that the model sees at most; 0: as many as its size has.
         foundation: fields of the model's configuration that differ.
         training: fields of the training configuration that differ.
+        replay_days: earlier learnt days that are learnt again with each day, as the plan of a day has it.
         user_rows: rows of a table of user ids, which the model is given besides; 0: none.
         pooled: the days are one shuffled set, passed over `epochs` times; else each day is learnt in turn.
     """
@@ -72,6 +74,7 @@ class Trial:
     history: int = 0
     foundation: tuple[tuple[str, Any], ...] = ()
     training: tuple[tuple[str, Any], ...] = ()
+    replay_days: int = 0
     user_rows: int = 0
     pooled: bool = False
 
@@ -90,6 +93,11 @@ class Trial:
     def is_done(self) -> bool:
         """Whether its scores are there."""
         return (self.folder / "cell.json").exists()
+
+    def replayed(self, day: str) -> tuple[str, ...]:
+        """Days that are learnt again with a day, as `DayPlan.replayed` has it."""
+        plan = DayPlan(date=day, previous_date=None, contract_path="", home="", replay_days=self.replay_days)
+        return plan.replayed(self.learnt)
 
     def run_config(self) -> RunConfig:
         """The product's configuration with what differs."""
@@ -158,7 +166,7 @@ def run_trial(trial: Trial) -> None:
         if day in trial.judged:
             scores += [learner.score(part) for part in parts]
         if day in trial.learnt and not trial.pooled:
-            learner.learn(parts, day)
+            learner.learn([part for again in trial.replayed(day) for part in _parts(reader, trial, again)] + parts, day)
     assert learner.model is not None
     trial.folder.mkdir(parents=True, exist_ok=True)
     np.save(trial.folder / "prob.npy", np.concatenate(scores))

@@ -86,6 +86,14 @@ class DayContext:
         """A matured partition with the foundation model's history and the labels of its matured objectives only."""
         return self._source(day.date, window=self.run.foundation.history, as_of=day.as_of, objectives=day.objectives)
 
+    @cached_property
+    def replayed(self) -> dict[str, PartSource]:
+        """Earlier days that are learnt again, by date, without conversions: these are learnt when they mature."""
+        names = tuple(objective.name for objective in self.contract.column_objectives)
+        window = self.run.foundation.history
+        dates = self.plan.replayed(example_dates(self.contract, self.home))
+        return {date: self._source(date, window=window, objectives=names) for date in dates}
+
     def _source(
         self, date: str, *, window: WindowSpec, as_of: str | None = None, objectives: tuple[str, ...] | None = None
     ) -> PartSource:

@@ -41,12 +41,15 @@ def train_day(plan: DayPlan, tracker: Tracker | None = None, progress: Progress 
 def _verify_gates(context: DayContext) -> None:
     """Check the gate of every partition that the day reads.
 
-    These are its examples, the vectors they point at, matured ones with their conversions, and all events up to it.
+    These are its examples, the vectors they point at, replayed ones, matured ones with their conversions, and all
+    events up to it.
     Events are listed from the table as well as from the gates: a partition without any gate is found, too.
     """
     plan, home = context.plan, context.home
     read = {("examples", plan.date)} | {(schema.name, ALL_DAYS) for _, schema in vector_tables(context.contract)}
     delayed = {day.date for day in context.matured} if {"foundation", "verticals"} & set(plan.tasks) else set()
+    if "foundation" in plan.tasks:
+        read |= {("examples", date) for date in plan.replayed(partition_dates(home, "examples"))}
     if "baseline" in plan.tasks:
         days = fitted_days(context)
         read |= {("examples", date) for date in days}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
 from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.sources import PartSource
+from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
@@ -20,6 +23,7 @@ from gem_pipeline.runs.lineage import lineage_of
 from gem_pipeline.runs.records import DayReport
 from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
+from gem_pipeline.training.maturity import MaturedDay
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import GEM, digest
 from gem_pipeline.training.sampling import sample_negatives
@@ -81,34 +85,34 @@ def rebuild(stored: StoredModel, layout: InputLayout) -> FoundationModel:
 
 
 def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -> DayReport:
-    """Train the model of the day before on this day, then on the conversions that mature on it; cold at the start."""
+    """Train the model of the day before on this day, then on the conversions that mature on it; cold at the start.
+
+    Days that the plan replays are learnt again with the day itself, each pass in another order of days.
+    """
     plan, run = context.plan, context.run
     started = time.perf_counter()
     parent = _of_this_size(context, context.store.require(GEM, plan.previous_date)) if plan.previous_date else None
     seed_torch(plan.seed, GEM, plan.date)
     model = rebuild(parent, parts.layout) if parent else FoundationModel(parts.layout, run.foundation)
+    days = {plan.date: parts} | context.replayed
     if parent is None:
-        model.init_bias(torch.from_numpy(label_rates(parts, by_surface=not model.config.surfaces_alike)))
-        model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
+        by_surface = not model.config.surfaces_alike
+        model.init_bias(torch.from_numpy(label_rates(_all_parts(days), by_surface=by_surface)))
+        model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(_all_parts(days))))
     optimizer = ModelOptimizer(model, run.training)
     if parent:
         optimizer.load_state(parent.optimizer())
     matured = {day: context.matured_source(day) for day in context.matured}
     sampling = run.training.negatives
     learnt_of = {day: sample_negatives(source, sampling, seed=plan.seed) for day, source in matured.items()}
-    learnt_today = sample_negatives(parts, sampling, seed=plan.seed)
+    learnt_days = {date: sample_negatives(source, sampling, seed=plan.seed) for date, source in days.items()}
     learnt = set(parent.config().get("learnt", ())) if parent else set()
     for day, source in matured.items():
         if fresh := set(day.objectives) - learnt:
             learnt |= _start_heads(model, optimizer, source, fresh)
-    curve, size = LossCurve(), run.training.batch_size
+    curve = LossCurve()
     for epoch in range(run.training.epochs):
-        passes = {f"{plan.date} gem learns": context.stream(
-            learnt_today, batch_size=size, generator=numpy_generator(plan.seed, GEM, plan.date, str(epoch))
-        )}  # fmt: skip
-        for day, source in learnt_of.items():
-            order = numpy_generator(plan.seed, GEM, plan.date, str(epoch), day.date)
-            passes[f"{plan.date} gem learns of {day.date}"] = context.stream(source, batch_size=size, generator=order)
+        passes = _passes(context, learnt_days, learnt_of, epoch)
         if epoch == 0:
             optimizer.begin_day(sum(map(len, passes.values())) * run.training.epochs)
         for label, batches in passes.items():
@@ -116,6 +120,31 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
             learn(model, optimizer, _admitted(model, optimizer, shown), joint_loss, curve)
     seconds = time.perf_counter() - started
     return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds, learnt=learnt)
+
+
+def _all_parts(days: Mapping[str, PartSource]) -> Iterator[EncodedDay]:
+    return chain.from_iterable(days.values())
+
+
+def _passes(
+    context: DayContext, days: Mapping[str, PartSource], matured: Mapping[MaturedDay, PartSource], epoch: int
+) -> dict[str, BatchStream]:
+    """One pass over everything that is learnt on a date, by what it is called: days in any order, then conversions.
+
+    The order of days is drawn for each pass: the model shall end neither on the oldest nor always on the newest.
+    """
+    plan, size = context.plan, context.run.training.batch_size
+    purpose = (plan.seed, GEM, plan.date, str(epoch))
+    dates, passes = list(days), {}
+    for place in numpy_generator(*purpose, "days").permutation(len(dates)).tolist():
+        today = dates[place] == plan.date
+        label = f"{plan.date} gem learns" + ("" if today else f" {dates[place]} again")
+        order = numpy_generator(*purpose) if today else numpy_generator(*purpose, "again", dates[place])
+        passes[label] = context.stream(days[dates[place]], batch_size=size, generator=order)
+    for day, source in matured.items():
+        order = numpy_generator(*purpose, day.date)
+        passes[f"{plan.date} gem learns of {day.date}"] = context.stream(source, batch_size=size, generator=order)
+    return passes
 
 
 def _admitted(model: FoundationModel, optimizer: ModelOptimizer, batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -164,7 +193,7 @@ def _store(
             model.config.to_dict(),
             parent,
             window=context.run.foundation.history,
-            dates=[plan.date, *(day.date for day in context.matured)],
+            dates=[plan.date, *context.replayed, *(day.date for day in context.matured)],
         )
         | {"learnt": sorted(learnt)},
         report={"metrics": metrics, "losses": curve.losses},
@@ -221,4 +250,5 @@ def loss_metrics(curve: LossCurve, seconds: float) -> dict[str, float]:
 def _params(context: DayContext) -> dict[str, str | int | float | bool]:
     training = context.run.training
     chosen = {name: getattr(training, name) for name in ("batch_size", "epochs", "dense_lr", "embedding_lr")}
-    return {"size": context.plan.size, "seed": context.plan.seed, **chosen}
+    plan = context.plan
+    return {"size": plan.size, "seed": plan.seed, "replay_days": plan.replay_days, **chosen}

@@ -122,11 +122,12 @@ def task_fingerprint(plan: DayPlan, contract: DataContract, task: Task) -> str:
     there = tuple(date for date, _ in past_examples)
     matured = [day.date for day in matured_days(contract, plan.date, there)]
     read = [content for content in past_examples if content[0] in (plan.date, *matured)]
+    again = [content for content in past_examples if content[0] in plan.replayed(there)]
     lessons = (read, past_events, vectors, conversions_digest(home / "lake", matured, plan.date))
     settled = [day.date for day in all_matured(contract, plan.date, there)]
     own = {
         "score": (past_examples[-1:], past_events, vectors),
-        "foundation": lessons,
+        "foundation": (*lessons, again),
         "baseline": (past_examples, past_events, model_id_in_force(home, LOGISTIC, plan.previous_date),
                      conversions_digest(home / "lake", settled, plan.date)),
         "verticals": (*lessons, plan.verticals, _parents(plan),

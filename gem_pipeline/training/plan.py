@@ -41,6 +41,7 @@ class DayPlan:
         size: rung of the size ladder, or variants of one, joined by `+`.
         seed: root seed.
         threads: CPU threads of the trainer; part of what makes a run repeatable.
+        replay_days: earlier days whose examples the foundation model learns again with those of the date.
     """
 
     date: str
@@ -52,6 +53,7 @@ class DayPlan:
     size: str = "tiny"
     seed: int = 0
     threads: int = 1
+    replay_days: int = 0
 
     def __post_init__(self) -> None:
         if strangers := set(self.tasks) - set(TASKS):
@@ -61,6 +63,12 @@ class DayPlan:
                 f"The previous date {self.previous_date} of day {self.date} is not earlier.",
                 remedy="A day is scored by a model that has not seen it: name an earlier date, or none.",
             )
+        if self.replay_days < 0:
+            raise ConfigError(f"replay_days is {self.replay_days}.", remedy="Name 0 or more earlier days.")
+
+    def replayed(self, there: Iterable[str]) -> tuple[str, ...]:
+        """The newest `replay_days` dates before the plan's, oldest first, of those that are `there`."""
+        return tuple(sorted(day for day in there if day < self.date))[-self.replay_days :] if self.replay_days else ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready form."""

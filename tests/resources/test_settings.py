@@ -21,6 +21,15 @@ def test_the_environment_is_read_when_asked_and_loses_against_explicit_values(mo
     assert GemSettings(home=str(tmp_path / "b")).home_path() == tmp_path / "b"
 
 
+def test_size_and_replayed_days_come_from_the_environment_unless_they_are_named(monkeypatch, tmp_path):
+    monkeypatch.setattr("resources.settings.previous_model_date", lambda *_: None)
+    monkeypatch.setenv("GEM_SIZE", "small")
+    monkeypatch.setenv("GEM_REPLAY_DAYS", "3")
+    (told,) = GemSettings(home=str(tmp_path)).plans(["2022-04-25"], ("foundation",))
+    (named,) = GemSettings(home=str(tmp_path), size="tiny", replay_days=0).plans(["2022-04-25"], ("foundation",))
+    assert [(plan.size, plan.replay_days) for plan in (told, named)] == [("small", 3), ("tiny", 0)]
+
+
 def test_each_date_of_a_run_starts_from_the_date_before_it(monkeypatch, tmp_path):
     monkeypatch.setattr("resources.settings.previous_model_date", lambda *_: "2022-04-20")
     plans = GemSettings(home=str(tmp_path), seed=3).plans(["2022-04-26", "2022-04-25"], ("foundation",))

@@ -13,7 +13,7 @@ from gem_pipeline.batches.encoded_day import day_batches
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.config import ladder
-from gem_pipeline.errors import ConfigError, ModelStoreError
+from gem_pipeline.errors import ConfigError, GateError, ModelStoreError
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.foundation import loss_metrics, rebuild
@@ -136,6 +136,41 @@ def test_a_run_may_learn_from_a_share_of_the_negatives(own, monkeypatch):
     assert all(0 < examples[name] < whole[name] for name in examples)
     assert GEM in examples
     assert len(examples) > 1
+
+
+def replayed(chain, date, **changes):
+    return train_day(chain.plan(date, tasks=("foundation",), replay_days=1, **changes))
+
+
+def test_a_replayed_day_is_learnt_again_beside_the_day_itself(own):
+    (model,) = replayed(own, DAYS[2]).models
+    assert model.metrics["examples"] == 2 * 2 * 240  # two days in each of two epochs
+    assert not same_weights(own.weights(GEM, DAYS[2]), own.weights(GEM, DAYS[1]))
+    learnt = {read["date"] for read in own.store.require(GEM, DAYS[2]).config()["rows"]}
+    assert learnt == {DAYS[1], DAYS[2]}
+
+
+def test_a_chain_that_starts_late_starts_from_all_the_days_that_it_replays(own):
+    cold = replayed(own, DAYS[2], previous_date=None, seed=7)
+    own.forget(DAYS[2], "foundation")
+    alone = train_day(own.plan(DAYS[2], tasks=("foundation",), previous_date=None, seed=7))
+    many, one = (report.models[0].metrics["examples"] for report in (cold, alone))
+    assert many == 2 * one
+
+
+def test_a_replayed_day_that_changed_is_learnt_anew_and_one_that_is_not_replayed_is_not(own):
+    replayed(own, DAYS[2])
+    assert replayed(own, DAYS[2]).models[0].unchanged
+    own.rewrite_examples(DAYS[0], label__like=0)
+    assert replayed(own, DAYS[2]).models[0].unchanged
+    own.rewrite_examples(DAYS[1], label__like=0)
+    assert not replayed(own, DAYS[2]).models[0].unchanged
+
+
+def test_a_replayed_day_needs_its_gate(own):
+    (own.home / "gates" / "examples" / f"{DAYS[1]}.json").unlink()
+    with pytest.raises(GateError, match=DAYS[1]):
+        replayed(own, DAYS[2])
 
 
 @pytest.mark.parametrize("keep_day", [True, False])

@@ -72,6 +72,18 @@ def test_a_model_that_has_seen_the_day_cannot_be_its_parent(previous):
         plan(previous_date=previous)
 
 
+def test_the_newest_earlier_days_are_replayed():
+    there = ("2022-04-30", DAYS[2], DAYS[0], DAYS[1])
+    assert plan(date=DAYS[2], previous_date=DAYS[1], replay_days=2).replayed(there) == (DAYS[0], DAYS[1])
+    assert plan(replay_days=5).replayed(there) == ("2022-04-30", DAYS[0])
+    assert plan().replayed(there) == ()
+
+
+def test_days_that_are_not_there_yet_cannot_be_replayed():
+    with pytest.raises(ConfigError, match="replay_days is -1"):
+        plan(replay_days=-1)
+
+
 def test_planning_needs_no_torch():
     code = "import sys; import gem_pipeline.training.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
