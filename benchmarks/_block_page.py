@@ -111,9 +111,10 @@ def _aids(known: Known) -> Iterator[str]:
     """The search of learning aids."""
     yield "## Learning aids\n"
     yield (
-        f"`{aids.MODEL}` on the shuffled days {aids.LEARNT[0]} to {aids.LEARNT[-1]} of KuaiRand, two passes in batches "
-        f"of 256 under a falling rate, with one thing changed; judged on {aids.JUDGED[0]}, below 0: the change is "
-        "better. One seed unless said; seeds are about 0.05 % of NE apart.\n"
+        f"`{aids.MODEL}` on the days {aids.LEARNT[0]} to {aids.LEARNT[-1]} of KuaiRand, one after the other as the "
+        "product learns them, two passes a day in batches of 256, with one thing changed; judged on "
+        f"{aids.JUDGED[0]}, below 0: the change is better. One seed unless said; seeds are about 0.05 % of NE "
+        "apart.\n"
     )
     yield "| change | all objectives | " + " | ".join(aids.OBJECTIVES[1:]) + " |"
     yield "|---" * (1 + len(aids.OBJECTIVES)) + "|"

@@ -57,15 +57,14 @@ class Plan:
     trials: int = 6
     seeds: int = 5
     learnt: tuple[str, ...] = DAYS
-    training: tuple[tuple[str, Any], ...] = (("final_rate", 0.1),)
+    training: tuple[tuple[str, Any], ...] = (("batch_size", 256), ("dense_lr", 1e-3))
     name: str = ""
 
     def gem(self, model: str, log: str) -> list[Trial]:
         """Trainings of a model of our code, one a seed."""
         return [
             Trial(
-                log=log, model=model, seed=seed, learnt=self.learnt, judged=(CHOSEN_ON, *TEST), training=self.training,
-                pooled=True,
+                log=log, model=model, seed=seed, learnt=self.learnt, judged=(CHOSEN_ON, *TEST), training=self.training
             )
             for seed in range(self.seeds)
         ]  # fmt: skip
@@ -75,7 +74,7 @@ def quick_plan(model: str) -> Plan:
     """The smallest run of the same path."""
     return Plan(
         model=model, peers=(LIGHTGBM, LOGISTIC), trials=1, seeds=1, learnt=DAYS[-2:],
-        training=(("final_rate", 0.1), ("epochs", 1)), name="quick, ",
+        training=(("epochs", 1),), name="quick, ",
     )  # fmt: skip
 
 
@@ -208,8 +207,8 @@ def _intro(plan: Plan) -> list[str]:
         f"{', '.join(plan.peers)}. LightGBM 4.7.0 reads histories as summaries (counts, rates, ages); FuxiCTR 2.3.10 "
         f"gives {', '.join(NEURAL)}, with its own loop and early stopping and batches of ours; the logistic regression "
         "is the product's. The peer of a figure is the best one in that figure on the test days.",
-        f"GEM is `{plan.model}`, trained on the shuffled learnt days ({dict(plan.training)}); its own settings were "
-        f"chosen on days up to {CHOSEN_ON}.",
+        f"GEM is `{plan.model}`, trained as the product trains it, a day at a time ({dict(plan.training)}); its own "
+        f"settings were chosen on days up to {CHOSEN_ON} ([blocks.md](blocks.md#learning-aids)).",
     ]
 
 
@@ -231,7 +230,7 @@ def _keys(name: str, found: Sequence[Cell]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark, append its lines and, unless it is a quick run, rewrite docs/quality.md."""
+    """Run the benchmark, append its lines and, unless told otherwise or quick, rewrite docs/quality.md."""
     parser = argparse.ArgumentParser(prog="benchmarks.quality", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="LightGBM and the logistic regression, two days, one seed")
     parser.add_argument("--model", default="tiny", help="size and variants of GEM")
@@ -239,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS)
     parser.add_argument("--trials", type=int, default=Plan.trials, help="settings tried for each peer and objective")
     parser.add_argument("--seeds", type=int, default=Plan.seeds)
+    parser.add_argument("--no-page", action="store_true", help="append lines only")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
     if not Log().is_there():
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     standing = standings(runs, TEST)
     lines = list(figures(plan, runs, standing))
     append(options.json, lines)
-    if not options.quick:
+    if not (options.quick or options.no_page):
         write_page(PAGE, report(plan, command(plan), settings, runs, standing, lines))
     return 0
 

@@ -206,8 +206,10 @@ class _Learner:
             self.model = FoundationModel(parts[0].layout, self.run.foundation)
             by_surface = not self.run.foundation.surfaces_alike
             self.model.init_bias(torch.from_numpy(label_rates(parts, by_surface=by_surface)))
-            self.model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(parts)))
+            self.model.init_dense(*map(torch.from_numpy, dense_moments(parts)))
             self.optimizer = ModelOptimizer(self.model, self.run.training)
+        else:
+            self.model.init_dense(*map(torch.from_numpy, dense_moments(parts)), late=True)
         size, epochs = self.run.training.batch_size, self.run.training.epochs
         rows = [_chosen(part, self.trial.surfaces) for part in parts]
         self.optimizer.begin_day(sum(-(-len(chosen) // size) for chosen in rows) * epochs)

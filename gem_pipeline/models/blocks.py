@@ -32,8 +32,9 @@ def mlp(sizes: Sequence[int], *, dropout: float = 0.0) -> nn.Sequential:
 class DenseNormalizer(nn.Module):
     """Centre and scale dense inputs by moments fixed at the cold start: [B, F] -> [B, F].
 
-    A column without spread says nothing and becomes 0; outliers are cut at five deviations. Unlike batch
-    normalisation a row's value does not depend on the batch (ours).
+    A column without spread says nothing and becomes 0, until a later day gives it some: counters are empty on the
+    first day of a log, and a model that starts there must not stay deaf to them. Outliers are cut at five deviations.
+    Unlike batch normalisation a row's value does not depend on the batch (ours).
     """
 
     LIMIT = 5.0  # standard deviations
@@ -47,10 +48,18 @@ class DenseNormalizer(nn.Module):
         self.register_buffer("mean_F", torch.zeros(num_dense))
         self.register_buffer("scale_F", torch.ones(num_dense))
 
-    def fit(self, mean_F: Tensor, std_F: Tensor) -> None:
-        """Fix the moments, [F] each."""
-        self.mean_F.copy_(mean_F)
-        self.scale_F.copy_(torch.where(std_F > self.SMALLEST, 1.0 / std_F.clamp(min=self.SMALLEST), 0.0))
+    def fit(self, mean_F: Tensor, std_F: Tensor, *, late: bool = False) -> None:
+        """Fix the moments, [F] each.
+
+        Args:
+            mean_F: means of the columns.
+            std_F: deviations of the columns.
+            late: only of columns that had no spread so far; the others keep their moments.
+        """
+        chosen_F = self.scale_F == 0.0 if late else torch.ones_like(self.scale_F, dtype=torch.bool)
+        scale_F = torch.where(std_F > self.SMALLEST, 1.0 / std_F.clamp(min=self.SMALLEST), 0.0)
+        self.mean_F.copy_(torch.where(chosen_F, mean_F.to(self.mean_F), self.mean_F))
+        self.scale_F.copy_(torch.where(chosen_F, scale_F.to(self.scale_F), self.scale_F))
 
     def forward(self, dense_BF: Tensor) -> Tensor:
         """[B, F] -> [B, F]."""

@@ -327,9 +327,9 @@ class FoundationModel(nn.Module):
         pool = self.config.surfaces_alike and base_rate.dim() == 2
         self.heads.init_bias(base_rate.nanmean(dim=0) if pool else base_rate)
 
-    def init_dense(self, mean_F: Tensor, std_F: Tensor) -> None:
-        """Fix the moments of the dense inputs, [F] each."""
-        self.normalize.fit(mean_F, std_F)
+    def init_dense(self, mean_F: Tensor, std_F: Tensor, *, late: bool = False) -> None:
+        """Fix the moments of the dense inputs, [F] each; late: only of those that never had any spread."""
+        self.normalize.fit(mean_F, std_F, late=late)
 
 
 def _interaction(

@@ -127,6 +127,6 @@ class VerticalModel(nn.Module):
         for head in (self.serving_head, self.distill_head):
             nn.init.constant_(head.bias, logit)
 
-    def init_dense(self, mean_F: Tensor, std_F: Tensor) -> None:
-        """Fix the moments of the dense inputs, [F] each."""
-        self.normalize.fit(mean_F, std_F)
+    def init_dense(self, mean_F: Tensor, std_F: Tensor, *, late: bool = False) -> None:
+        """Fix the moments of the dense inputs, [F] each; late: only of those that never had any spread."""
+        self.normalize.fit(mean_F, std_F, late=late)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,9 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
     if parent is None:
         by_surface = not model.config.surfaces_alike
         model.init_bias(torch.from_numpy(label_rates(_all_parts(days), by_surface=by_surface)))
-        model.init_dense(*(torch.from_numpy(moment) for moment in dense_moments(_all_parts(days))))
+    # A later day is measured by its first slice of users where it is not kept in memory.
+    measured = _all_parts(days) if parent is None or run.reading.keep_day else islice(parts, 1)
+    model.init_dense(*map(torch.from_numpy, dense_moments(measured)), late=parent is not None)
     optimizer = ModelOptimizer(model, run.training)
     if parent:
         optimizer.load_state(parent.optimizer())

@@ -232,6 +232,8 @@ def _train(
     started = time.perf_counter()
     seed_torch(plan.seed, "vertical", cell.key, plan.date)  # both arms start from the same weights
     model = rebuild(parent, cell) if parent else new_vertical(cell, run.vertical)
+    if parent:
+        model.init_dense(*map(torch.from_numpy, dense_moments(part for part, _ in cell.rows)), late=True)
     optimizer = ModelOptimizer(model, run.vertical_training)
     if parent:
         optimizer.load_state(parent.optimizer())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gem_pipeline.models.blocks import SelfGate, TokenCompression, mlp
+from gem_pipeline.models.blocks import DenseNormalizer, SelfGate, TokenCompression, mlp
 from tests.oracles import trunk as oracle
 
 TIGHT = {"rtol": 0.0, "atol": 1e-10}
@@ -29,3 +29,12 @@ def test_self_gate_equals_its_formula_and_keeps_zeros() -> None:
     z_BND = torch.randn(2, 3, 4, dtype=torch.float64)
     torch.testing.assert_close(gate(z_BND), torch.stack([oracle.gate(z, gate) for z in z_BND]), **TIGHT)
     assert not gate(torch.zeros_like(z_BND)).any()
+
+
+def test_a_column_without_spread_is_zero_until_a_later_day_gives_it_some() -> None:
+    normalize = DenseNormalizer(3)
+    normalize.fit(torch.tensor([1.0, 5.0, 0.0]), torch.tensor([2.0, 0.0, 0.0]))
+    x_BF = torch.tensor([[3.0, 6.0, 1.0]])
+    assert normalize(x_BF).tolist() == [[1.0, 0.0, 0.0]]
+    normalize.fit(torch.tensor([9.0, 4.0, 0.0]), torch.tensor([9.0, 1.0, 0.0]), late=True)
+    assert normalize(x_BF).tolist() == [[1.0, 2.0, 0.0]]  # the first keeps its moments, the last has none yet

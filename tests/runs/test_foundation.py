@@ -73,6 +73,19 @@ def test_moments_of_the_dense_inputs_are_fixed_when_the_chain_starts(chain):
     assert all(torch.equal(first[name], last[name]) for name in fixed)
 
 
+def test_a_counter_that_is_empty_when_the_chain_starts_is_heard_once_it_counts(own):
+    empty = own.table("examples", DAYS[0]).filter(like="count__user").columns.tolist()
+    assert empty
+    own.rewrite_examples(DAYS[0], **dict.fromkeys(empty, 0))
+    shutil.rmtree(own.store.root / GEM)
+    for date in DAYS[:2]:
+        own.forget(date, "foundation")
+        train_day(own.plan(date, tasks=("foundation",)))
+    first, second = (own.weights(GEM, date)["normalize.scale_F"] for date in DAYS[:2])
+    assert ((first == 0) & (second > 0)).any()
+    assert torch.equal(first[first > 0], second[first > 0])
+
+
 def test_a_process_killed_between_model_and_record_makes_the_same_model_again(own):
     before, report = own.weights(GEM, DAYS[2]), own.reports[DAYS[2]]
     own.forget(DAYS[2], "foundation")
