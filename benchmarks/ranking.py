@@ -30,7 +30,7 @@ from gem_pipeline.metrics.rows import user_positions
 from gem_pipeline.metrics.state import Estimate, MetricState
 
 FULL, LIGHT = "small", "small+light"
-FULL_SEEDS, LIGHT_SEEDS = 1, 2
+FULL_SEEDS, LIGHT_SEEDS = 1, 1
 FEWEST_ROWS = 3  # a correlation of fewer says nothing
 LEARNT = ablation.LEARNT[-2:]
 BLOCKS = ("early_compression", "interformer", "dlrm", "dcnv2")

@@ -69,4 +69,4 @@ def _lengths(panel: Any, points: Sequence[Point], log: str) -> None:
                 [p["history"] for p in own], [p["ne"] for p in own], marker="o", color=COLORS[name], label=name
             )  # fmt: skip
     panel.set_xlabel("newest events that the model sees")
-    panel.set_ylabel("true NE of later days")
+    panel.set_ylabel("NE of later days")
