@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     plan = quick_plan(options.model) if options.quick else Plan(
         model=options.model, own=tuple(options.own), peers=tuple(options.peers), trials=options.trials,
-        seeds=options.seeds,
+        seeds=options.seeds, name="" if {*options.peers} & {*NEURAL} else "without neural peers, ",
     )  # fmt: skip
     settings = settings_of(plan)
     runs = all_runs(plan, settings)
