@@ -16,19 +16,25 @@ from benchmarks._lines import append, line
 from benchmarks.trials.cells import Trial, cells
 from benchmarks.trials.homes import KUAIRAND, Log
 from benchmarks.trials.judging import against, interval, scored
+from benchmarks.trials.truth import true_difference
 from gem_pipeline.metrics.pooling import ALL
 
-MODEL = "tiny"
+MODEL = "tiny+no_matches"  # the reference is older than the numbers of matching events, which are a row
 LEARNT = tuple(f"2022-04-{day}" for day in range(25, 31)) + tuple(f"2022-05-0{day}" for day in range(1, 5))
 JUDGED = ("2022-05-05",)
 TRAINING = {"batch_size": 256, "dense_lr": 1e-3}
 OBJECTIVES = (ALL, "click", "long_view")
 SEEDS, QUICK_ROWS = 1, 2
+BASELINE = "tiny, a day at a time, two passes in batches of 256"
+MATCHES = "numbers of matching events"
+WORLD = Log(name="everyday", events=4_000_000, days=10)
+WORLD_LEARNT, WORLD_JUDGED = ("2026-01-14", "2026-01-15", "2026-01-16"), ("2026-01-17",)
 
 POOLED = {"pooled": True}
 FALLING = {"final_rate": 0.1}
 # What differs from TRAINING and from the rung: of training, of the model, of the trial.
 AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    MATCHES: ({}, {"match_windows": (4, 20, 64)}, {}),
     "one pass": ({"epochs": 1}, {}, {}),
     "three passes": ({"epochs": 3}, {}, {}),
     "a rate that falls over each day": (FALLING, {}, {}),
@@ -62,8 +68,22 @@ def lines(aids: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]
             yield line(
                 "ablation", "ne_delta_of_aid", **interval(row.difference.relative), unit="relative NE",
                 size=row.model if row.objective == ALL else f"{row.model}, {row.objective}",
-                baseline=f"{MODEL}, a day at a time, two passes in batches of 256", runs=seeds,
+                baseline=BASELINE, runs=seeds,
             )  # fmt: skip
+
+
+def world_line(jobs: int) -> dict[str, Any]:
+    """Matching events on a world, one pass over three days, clicks judged by their true probabilities."""
+    reference = Trial(
+        log=WORLD.key, model=MODEL, learnt=WORLD_LEARNT, judged=WORLD_JUDGED,
+        training=tuple((TRAINING | {"epochs": 1}).items()),
+    )  # fmt: skip
+    found = cells([replace(reference, foundation=tuple(AIDS[MATCHES][1].items())), reference], jobs=jobs)
+    difference = true_difference(found[:1], found[1:])
+    return line(
+        "ablation", "ne_delta_of_aid", **interval(difference.relative), unit="relative true NE, clicks",
+        size=f"{WORLD.key}: {MATCHES}", baseline="tiny, three days, one pass in batches of 256", runs=1,
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     aids, seeds = (options.aids[:QUICK_ROWS], 1) if options.quick else (options.aids, options.seeds)
     append(options.json, lines(aids, seeds, options.jobs))
+    if MATCHES in aids and not options.quick:
+        append(options.json, [world_line(options.jobs)])
     return 0
 
 

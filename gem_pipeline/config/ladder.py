@@ -19,6 +19,8 @@ from gem_pipeline.models.vertical import VerticalConfig
 from gem_pipeline.training.settings import TrainConfig
 from gem_pipeline.transfer.distillation import DistillationConfig
 
+MATCH_WINDOWS = (4, 20)  # and the whole history
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
@@ -39,7 +41,7 @@ def tiny() -> RunConfig:
     Rates, batch size and averaging were chosen on KuaiRand's days up to 2022-05-05; later days played no part.
     """
     return RunConfig(
-        foundation=FoundationConfig(dropout=0.2),
+        foundation=FoundationConfig(dropout=0.2, match_windows=(*MATCH_WINDOWS, 64)),
         training=TrainConfig(
             batch_size=128, epochs=2, dense_lr=7e-4, embedding_lr=0.003, weight_decay=0.01, averaging_horizon=200
         ),
@@ -56,7 +58,8 @@ def small() -> RunConfig:
     """Size of d 64, 3 layers, 256 events, with every block of `base`; rates are those of `tiny`, not tuned."""
     return _gem(
         FoundationConfig(
-            dim=64, layers=3, heads=2, history=WindowSpec(max_events=256), event_mask=16, num_summary=8,
+            dim=64, layers=3, heads=2, history=WindowSpec(max_events=256),
+            match_windows=(*MATCH_WINDOWS, 256), event_mask=16, num_summary=8,
             fmb_tokens=16, lcb_tokens=16, rank=16, fmb_hidden=(384,), dense_hidden=(128,), trunk_hidden=(256,),
             representation_dim=64, num_recent=4,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=16, tokens=4, rank=4)),
@@ -71,7 +74,8 @@ def base() -> RunConfig:
     """Size of d 128, 4 layers, 1 024 events: the default of what GEM is; for an accelerator, or patience."""
     return _gem(
         FoundationConfig(
-            dim=128, layers=4, heads=4, history=WindowSpec(max_events=1024), event_mask=32, num_summary=16,
+            dim=128, layers=4, heads=4, history=WindowSpec(max_events=1024),
+            match_windows=(*MATCH_WINDOWS, 1024), event_mask=32, num_summary=16,
             fmb_tokens=24, lcb_tokens=24, rank=24, fmb_hidden=(768,), dense_hidden=(256,), trunk_hidden=(512,),
             representation_dim=128, num_recent=4,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=32, tokens=8, rank=8)),
@@ -86,7 +90,8 @@ def large() -> RunConfig:
     """Size of d 256, 8 layers, 4 096 events: an accelerator's."""
     return _gem(
         FoundationConfig(
-            dim=256, layers=8, heads=4, history=WindowSpec(max_events=4096), event_mask=64, num_summary=32,
+            dim=256, layers=8, heads=4, history=WindowSpec(max_events=4096),
+            match_windows=(*MATCH_WINDOWS, 4096), event_mask=64, num_summary=32,
             fmb_tokens=32, lcb_tokens=32, rank=32, fmb_hidden=(1280,), dense_hidden=(512,), trunk_hidden=(1024,),
             representation_dim=256, num_recent=8,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=64, tokens=16, rank=8)),
@@ -101,7 +106,8 @@ def xl() -> RunConfig:
     """Size of d 512, 12 layers, 16 384 events: built on the meta device, counted and planned; many accelerators'."""
     return _gem(
         FoundationConfig(
-            dim=512, layers=12, heads=8, history=WindowSpec(max_events=16_384), event_mask=128, num_summary=64,
+            dim=512, layers=12, heads=8, history=WindowSpec(max_events=16_384),
+            match_windows=(*MATCH_WINDOWS, 16_384), event_mask=128, num_summary=64,
             fmb_tokens=64, lcb_tokens=64, rank=64, fmb_hidden=(2048,), dense_hidden=(1024,), trunk_hidden=(2048,),
             representation_dim=512, num_recent=16,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=128, tokens=32, rank=8)),

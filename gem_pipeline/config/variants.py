@@ -125,6 +125,11 @@ def no_first_order(model: FoundationConfig) -> FoundationConfig:
     return replace(model, first_order_history=0)
 
 
+def no_matches(model: FoundationConfig) -> FoundationConfig:
+    """No numbers of the events that carry an id of the example."""
+    return replace(model, match_windows=())
+
+
 def wukong_alone(model: FoundationConfig) -> FoundationConfig:
     """Wukong over all tokens and one pooled vector of the history, none of the other blocks."""
     return replace(_plain(model), backbone="compressed")
@@ -151,7 +156,7 @@ def interformer_alone(model: FoundationConfig) -> FoundationConfig:
 def _plain(model: FoundationConfig) -> FoundationConfig:
     return replace(
         model, event_mask=0, cross_layer=False, kunlun=KunlunSettings(), pyramid=PyramidConfig(),
-        experts=ExpertConfig(), domain=DomainConfig(), separate=False, one_directional=False,
+        experts=ExpertConfig(), domain=DomainConfig(), separate=False, one_directional=False, match_windows=(),
     )  # fmt: skip
 
 
@@ -177,6 +182,7 @@ VARIANTS: dict[str, Variant] = {
     "separate_sequences": separate_sequences,
     "identical_treatment": identical_treatment,
     "no_first_order": no_first_order,
+    "no_matches": no_matches,
     "interformer_alone": interformer_alone,
     "wukong_alone": wukong_alone,
     "dlrm": _baseline("dlrm"),

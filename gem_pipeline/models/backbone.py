@@ -43,7 +43,7 @@ class EventRows:
         """A row an example: those of a request have equal rows."""
         if self.request_B is None:
             return self
-        place_T, offsets_B1 = _example_rows(self.offsets_B1, self.request_B)
+        place_T, offsets_B1 = example_rows(self.offsets_B1, self.request_B)
         return EventRows(
             value_TD=self.value_TD.index_select(0, place_T),
             offsets_B1=offsets_B1,
@@ -79,7 +79,7 @@ class SequenceState:
         """A row an example, from where on examples of a request differ."""
         if self.request_B is None:
             return self
-        place_T, offsets_B1 = _example_rows(self.offsets_B1, self.request_B)
+        place_T, offsets_B1 = example_rows(self.offsets_B1, self.request_B)
         return SequenceState(
             s_TD=self.s_TD.index_select(0, place_T),
             offsets_B1=offsets_B1,
@@ -134,7 +134,7 @@ class SequenceBackbone(Protocol):
         ...
 
 
-def _example_rows(offsets_R1: Tensor, request_B: Tensor) -> tuple[Tensor, Tensor]:
+def example_rows(offsets_R1: Tensor, request_B: Tensor) -> tuple[Tensor, Tensor]:
     """Place of every element of each example's row among the elements of requests, and offsets [B + 1]."""
     length_R = offsets_to_lengths(offsets_R1)
     length_B = length_R.index_select(0, request_B)

@@ -32,6 +32,7 @@ from gem_pipeline.models.heads import DomainGate, DomainHeads
 from gem_pipeline.models.interformer import InterFormerConfig
 from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
 from gem_pipeline.models.managed_ids import ManagedIds
+from gem_pipeline.models.matches import MatchedHistory
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.separate import SeparateConfig
@@ -89,6 +90,8 @@ class FoundationConfig:
         representation_dim: width R of the representation.
         first_order_history: newest events in the first-order terms; 0: no such terms.
         statistics_windows: numbers of newest events over which event numbers are averaged as dense inputs.
+        match_windows: numbers of newest events among which those that carry an id of the example are counted and
+            averaged as dense inputs (`MatchedHistory`); empty: none.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -126,6 +129,7 @@ class FoundationConfig:
     domain_dim: int = 8
     first_order_history: int = 20
     statistics_windows: tuple[int, ...] = (4, 20)
+    match_windows: tuple[int, ...] = ()
     embedding_std: float = 0.05
     dropout: float = 0.0
 
@@ -237,7 +241,9 @@ class FoundationModel(nn.Module):
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
         self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
+        self.matches = MatchedHistory(layout, config.match_windows) if config.match_windows else None
         num_numbers = len(layout.dense) + self.statistics.num_numbers
+        num_numbers += self.matches.num_numbers if self.matches is not None else 0
         self.first_order = (
             FirstOrderTerms(layout, num_numbers, config.first_order_history) if config.first_order_history else None
         )
@@ -275,15 +281,19 @@ class FoundationModel(nn.Module):
         Of shared histories, a stored event is looked up and embedded once, up to its time gap; a window is encoded
         once a request: statistics, mask, pyramid, and the sequence side until it reads X_sum (see `Trunk`).
         """
-        if self.managed is not None:
-            batch = replace(batch, ids=self.managed(batch.ids))
         if self.config.surfaces_alike:
             batch = batch.shown_anywhere(SURFACE)
+        read = batch
+        if self.managed is not None:
+            batch = replace(batch, ids=self.managed(batch.ids))
         embedded = self.embeddings(batch.ids)
         event_dense_TE = batch.window_numbers()
         offsets_R1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
         statistics_BF = batch.spread_requests(self.statistics(event_dense_TE, offsets_R1))
-        number_BF = torch.cat([self.normalize(batch.dense_BF), statistics_BF], dim=1)
+        numbers = [self.normalize(batch.dense_BF), statistics_BF]
+        if self.matches is not None:
+            numbers.append(self.matches(read, event_dense_TE, offsets_R1))
+        number_BF = torch.cat(numbers, dim=1)
         event_TD = self._embedded_events(batch, torch.stack(embedded.event_TD).sum(dim=0))
         rows = EventRows(
             value_TD=event_TD,

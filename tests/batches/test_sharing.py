@@ -68,7 +68,8 @@ def full_model(layout: InputLayout, backbone: str, **change) -> FoundationModel:
     )
     config = FoundationConfig(
         dim=8, layers=3, rank=2, fmb_tokens=3, lcb_tokens=3, fmb_hidden=(6,), num_summary=3, event_mask=4,
-        representation_dim=6, first_order_history=5, statistics_windows=(3,), backbone=backbone, cross_layer=True,
+        representation_dim=6, first_order_history=5, statistics_windows=(3,), match_windows=(2, 9), backbone=backbone,
+        cross_layer=True,
         pyramid=PyramidConfig(branches=branches, tokens=(4, 2)),
         kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=6, tokens=2, rank=2), near=NearConfig(reach=4)),
     )  # fmt: skip
