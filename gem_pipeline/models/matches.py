@@ -21,7 +21,7 @@ from gem_pipeline.models.backbone import example_rows
 
 COUNT_SCALE = 4.0  # log1p of a count is divided by this
 PRIOR_EVENTS = 1.0  # added to the count a mean is taken over: one match says less than ten
-LONGEST_LOG_GAP = 2.0  # in units of the first event number: four months and a half, where recency is 0
+LONGEST_LOG_GAP = 2.0  # in units of the first event number: exp(8 x 2) s, 103 days; an older match has recency 0
 MISSING = 0  # the id of a missing value, which matches nothing
 
 
@@ -29,7 +29,7 @@ class MatchedHistory(nn.Module):
     """Of the events that match the example in a feature: how many, the means of their numbers, how recent the newest.
 
     For each shared feature and each window of newest events log1p(count) / 4, sum of each number / (count + 1), and
-    1 - log gap of the newest match, at least 0; zeros where nothing matches.
+    1 - log gap / 2 of the newest match, at least 0; zeros where nothing matches.
     """
 
     def __init__(self, layout: InputLayout, windows: tuple[int, ...]) -> None:
