@@ -171,7 +171,8 @@ def planned(
     seen = history or HISTORY
     trial = Trial(
         log=source.log.key, model=_model(source, architecture), seed=seed, learnt=source.learnt[-days:],
-        judged=source.judged, surfaces=source.surfaces[:num_surfaces], history=seen, foundation=overrides(architecture, size, seen),
+        judged=source.judged, surfaces=source.surfaces[:num_surfaces], history=seen,
+        foundation=overrides(architecture, size, seen),
         training=training(rate or RATE[architecture], source.lengths_batch if history else BATCH),
     )  # fmt: skip
     counted = min(history, MOVIE_EVENTS) if source is MOVIE_LOG else history
