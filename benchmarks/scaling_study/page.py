@@ -25,7 +25,8 @@ training is three forward passes of every example. All sizes see the newest {HIS
 dense part is the best of three for each architecture at one size and amount of data; all other settings are shared,
 and none was tuned by size. Wukong, InterFormer, DCN V2 and DLRM are those built here, with GEM's embeddings, dense
 inputs, first-order terms and heads. FLOPs count every example's history by itself, though the impressions of a
-request share part of it when GEM learns.
+request share part of it when GEM learns. Numbers of matching events, which the peers lack, are part of GEM on the
+worlds; on the real logs GEM's points are older and without them.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
 all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.
