@@ -74,11 +74,8 @@ def lines(aids: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]
 
 def world_line(jobs: int) -> dict[str, Any]:
     """Matching events on a world, one pass over three days, clicks judged by their true probabilities."""
-    reference = Trial(
-        log=WORLD.key, model=MODEL, learnt=WORLD_LEARNT, judged=WORLD_JUDGED,
-        training=tuple((TRAINING | {"epochs": 1}).items()),
-    )  # fmt: skip
-    found = cells([replace(reference, foundation=tuple(AIDS[MATCHES][1].items())), reference], jobs=jobs)
+    reference = replace(trial("one pass", 0), log=WORLD.key, learnt=WORLD_LEARNT, judged=WORLD_JUDGED)
+    found = cells([replace(reference, foundation=trial(MATCHES, 0).foundation), reference], jobs=jobs)
     difference = true_difference(found[:1], found[1:])
     return line(
         "ablation", "ne_delta_of_aid", **interval(difference.relative), unit="relative true NE, clicks",

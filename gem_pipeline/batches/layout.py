@@ -87,6 +87,12 @@ class InputLayout:
         return tuple(feature.name for feature in (*self.tokens, *self.event_ids))
 
     @property
+    def carried(self) -> tuple[tuple[IdFeature, IdFeature], ...]:
+        """Tokens that events carry as well, each with the event's feature, in the order of the tokens."""
+        events = {feature.name.removeprefix(EVENT_PREFIX): feature for feature in self.event_ids}
+        return tuple((token, events[token.name]) for token in self.tokens if token.name in events)
+
+    @property
     def whole_ids(self) -> bool:
         """Whether ids come whole to any table."""
         return any(table.managed for table in self.tables)

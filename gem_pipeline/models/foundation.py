@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import LOG_GAP_SCALE
-from gem_pipeline.batches.layout import DID_PREFIX, EVENT_PREFIX, SURFACE, InputLayout
+from gem_pipeline.batches.layout import DID_PREFIX, SURFACE, InputLayout
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths
@@ -354,7 +354,6 @@ def _interaction(
             dropout=config.dropout,
         )  # fmt: skip
     if config.interaction == "din":
-        shared = {f.name.removeprefix(EVENT_PREFIX) for f in layout.event_ids}
-        target = tuple(place for place, f in enumerate(layout.tokens, start=1) if f.name in shared)
+        target = tuple(1 + layout.tokens.index(token) for token, _ in layout.carried)
         return TargetAttention(num_tokens, config.dim, target=target, hidden=config.dim, dropout=config.dropout)
     return Trunk(num_tokens, config.trunk(len(layout.surfaces)))

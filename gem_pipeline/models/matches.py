@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchrec.sparse.jagged_tensor import JaggedTensor
 
 from gem_pipeline.batches.batch import Batch
-from gem_pipeline.batches.layout import EVENT_PREFIX, InputLayout
+from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.kernels.jagged import age_of_element, lengths_to_offsets, row_of_element
 from gem_pipeline.models.backbone import example_rows
 
@@ -34,50 +34,45 @@ class MatchedHistory(nn.Module):
 
     def __init__(self, layout: InputLayout, windows: tuple[int, ...]) -> None:
         super().__init__()
-        events = {feature.name.removeprefix(EVENT_PREFIX): feature for feature in layout.event_ids}
         self.windows = windows
-        self.names = tuple(
-            (token.name, events[token.name].name)
-            for token in layout.tokens
-            if token.name in events and events[token.name].table == token.table
-        )
+        self.names = tuple((token.name, event.name) for token, event in layout.carried if token.table == event.table)
         self.num_numbers = len(self.names) * len(windows) * (len(layout.event_dense) + 1)
 
     @torch.no_grad()
     def forward(self, batch: Batch, event_dense_TE: Tensor, offsets_R1: Tensor) -> Tensor:
         """A batch whose ids are as they were read, event numbers [T, E] of windows [R + 1] -> [B, A W (E + 1)]."""
+        if not self.names:
+            return event_dense_TE.new_zeros(batch.size, 0)
         parts = batch.ids.to_dict()
-        place_T, offsets_B1 = None, offsets_R1
+        place_T, offsets_B1 = torch.arange(event_dense_TE.shape[0], device=offsets_R1.device), offsets_R1
         if batch.requests is not None:
             place_T, offsets_B1 = example_rows(offsets_R1, batch.requests)
-            event_dense_TE = event_dense_TE.index_select(0, place_T)
-        row_T = row_of_element(offsets_B1, event_dense_TE.shape[0])
-        same_TA = []
-        for token, event in self.names:
-            id_T = batch.spread_events(parts[event].values())
-            id_T = id_T if place_T is None else id_T.index_select(0, place_T)
-            same_TA.append(id_T == _only_id(parts[token]).index_select(0, row_T))
-        if not same_TA:
-            return event_dense_TE.new_zeros(batch.size, 0)
-        pair_P2 = torch.nonzero(torch.stack(same_TA, dim=1))
-        place_P, row_P = pair_P2[:, 0], row_T.index_select(0, pair_P2[:, 0])
-        segment_P = row_P * len(self.names) + pair_P2[:, 1]
-        age_P = age_of_element(offsets_B1, row_T).index_select(0, place_P)
-        number_PE = event_dense_TE.index_select(0, place_P)
-        kept = [age_P < window for window in self.windows]
-        found = [self._told(segment_P[k], number_PE[k], batch.size * len(self.names)) for k in kept]
+        row_T = row_of_element(offsets_B1, place_T.shape[0])
+        same_TA = [
+            batch.spread_events(parts[event].values()).index_select(0, place_T)
+            == _only_id(parts[token]).index_select(0, row_T)
+            for token, event in self.names
+        ]
+        element_P, feature_P = torch.nonzero(torch.stack(same_TA, dim=1)).unbind(dim=1)
+        segment_P = row_T.index_select(0, element_P) * len(self.names) + feature_P
+        age_P = age_of_element(offsets_B1, row_T).index_select(0, element_P)
+        number_PE = event_dense_TE.index_select(0, place_T.index_select(0, element_P))
+        recent_P = (1.0 - number_PE[:, 0] / LONGEST_LOG_GAP).clamp(min=0.0)
+        summed_PE = torch.cat([torch.ones_like(number_PE[:, :1]), number_PE[:, 1:]], dim=1)
+        found = [
+            _told(segment_P[kept_P], summed_PE[kept_P], recent_P[kept_P], batch.size * len(self.names))
+            for kept_P in (age_P < window for window in self.windows)
+        ]
         return torch.stack([f.view(batch.size, len(self.names), -1) for f in found], dim=2).flatten(1)
 
-    @staticmethod
-    def _told(segment_P: Tensor, number_PE: Tensor, num_segments: int) -> Tensor:
-        """Segments of matches and their numbers [P, E] -> [segments, E + 1]."""
-        rest_PE = torch.cat([torch.ones_like(number_PE[:, :1]), number_PE[:, 1:]], dim=1)
-        sum_SE = number_PE.new_zeros(num_segments, number_PE.shape[1]).index_add(0, segment_P, rest_PE)
-        count_S1 = sum_SE[:, :1]
-        recent_P = (1.0 - number_PE[:, 0] / LONGEST_LOG_GAP).clamp(min=0.0)
-        newest_S = number_PE.new_zeros(num_segments).scatter_reduce(0, segment_P, recent_P, "amax")
-        mean_SE = sum_SE[:, 1:] / (count_S1 + PRIOR_EVENTS)
-        return torch.cat([torch.log1p(count_S1) / COUNT_SCALE, mean_SE, newest_S[:, None]], dim=1)
+
+def _told(segment_P: Tensor, summed_PE: Tensor, recent_P: Tensor, num_segments: int) -> Tensor:
+    """Segments of matches, [1 || numbers] of each [P, E] and its recency [P] -> [segments, E + 1]."""
+    sum_SE = summed_PE.new_zeros(num_segments, summed_PE.shape[1]).index_add(0, segment_P, summed_PE)
+    count_S1 = sum_SE[:, :1]
+    newest_S = recent_P.new_zeros(num_segments).scatter_reduce(0, segment_P, recent_P, "amax")
+    mean_SE = sum_SE[:, 1:] / (count_S1 + PRIOR_EVENTS)
+    return torch.cat([torch.log1p(count_S1) / COUNT_SCALE, mean_SE, newest_S[:, None]], dim=1)
 
 
 def _only_id(ids: JaggedTensor) -> Tensor:

@@ -36,9 +36,9 @@ def by_hand(batch, lengths, row):
     return torch.tensor(told)
 
 
-def in_few_ids(batch):
-    """The batch with ids 0 ... 3, so that many events match and many ids are missing."""
-    ids = KeyedJaggedTensor(keys=batch.ids.keys(), values=batch.ids.values() % 4, lengths=batch.ids.lengths())
+def in_few_ids(batch, *, count=4):
+    """The batch with ids 0 ... count - 1, so that many events match and many ids, or all, are missing."""
+    ids = KeyedJaggedTensor(keys=batch.ids.keys(), values=batch.ids.values() % count, lengths=batch.ids.lengths())
     return replace(batch, ids=ids)
 
 
@@ -54,11 +54,8 @@ def test_numbers_equal_those_counted_event_by_event(lengths, seed):
 
 
 def test_a_row_without_events_or_with_a_missing_id_says_nothing():
-    batch = random_batch(small_layout(), [0, 4])
-    ids = KeyedJaggedTensor(keys=batch.ids.keys(), values=batch.ids.values() * 0, lengths=batch.ids.lengths())
-    found = MatchedHistory(small_layout(), WINDOWS)(
-        replace(batch, ids=ids), batch.event_dense_TE, torch.tensor([0, 0, 4])
-    )
+    batch = in_few_ids(random_batch(small_layout(), [0, 4]), count=1)
+    found = MatchedHistory(small_layout(), WINDOWS)(batch, batch.event_dense_TE, torch.tensor([0, 0, 4]))
     assert not found.any()
 
 
