@@ -34,7 +34,7 @@ POOLED = {"pooled": True}
 FALLING = {"final_rate": 0.1}
 # What differs from TRAINING and from the rung: of training, of the model, of the trial.
 AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    MATCHES: ({}, {"match_windows": (4, 20, 64)}, {}),
+    MATCHES: ({}, {"match_windows": (4, 20)}, {}),
     "one pass": ({"epochs": 1}, {}, {}),
     "three passes": ({"epochs": 3}, {}, {}),
     "a rate that falls over each day": (FALLING, {}, {}),

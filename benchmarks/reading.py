@@ -126,7 +126,7 @@ def wait_lines(
     for _ in range(runs):
         for label, ahead in AHEAD.items():
             config = replace(run.reading, prefetch=ahead)
-            reader = DayReader(contract, lake, window=run.foundation.history, config=config)
+            reader = DayReader(contract, lake, window=run.foundation.read_window, config=config)
             source, generator = LakeParts(reader, date), np.random.default_rng(0)
             stream = BatchStream(source, batch_size=run.training.batch_size, config=config, generator=generator)
             epochs[label].append(train(islice(stream, steps), source.layout, run))
@@ -146,7 +146,7 @@ def sharing_lines(contract: DataContract, lake: Path, date: str, name: str, wind
     """An epoch with shared histories over the same batches without, and the bytes of a batch likewise."""
     run = run_config(SIZE)
     run = replace(run, foundation=replace(run.foundation, history=WindowSpec(max_events=window)))
-    reader = DayReader(contract, lake, window=run.foundation.history)
+    reader = DayReader(contract, lake, window=run.foundation.read_window)
     source = ResidentParts(list(reader.day(date)))
     grouped, batch_size = ReaderConfig(share_histories=True), run.training.batch_size
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gem_pipeline.config.ladder import run_config
+from gem_pipeline.config.ladder import MATCH_WINDOWS, run_config
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.pooling import SeedPoolingConfig
 
 GEM, INTERFORMER, WUKONG, DCNV2, DLRM, HSTU = "gem", "interformer_alone", "wukong_alone", "dcnv2", "dlrm", "hstu"
+TOLD = "dcnv2_matches"  # DCN V2 with the numbers of matching events that GEM has
 BASE = "small"
 HISTORY = 64
+MATCHED = 1024  # events among which those who count matches on a world do so
 RATES = (1e-3, 2e-3, 4e-3)  # tried for every architecture at one size and amount of data, judged on 2022-05-05
 
 
@@ -66,12 +68,13 @@ DOTS = _rungs(
 )  # fmt: skip
 RUNGS = {
     GEM: INTERLEAVED, INTERFORMER: INTERLEAVED, WUKONG: STACKED, DCNV2: CROSSES, DLRM: DOTS, HSTU: INTERLEAVED,
+    TOLD: CROSSES,
 }  # fmt: skip
 MODELS = {
     GEM: BASE, INTERFORMER: f"{BASE}+interformer_alone", WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2",
-    DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu",
+    DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu", TOLD: f"{BASE}+dcnv2",
 }  # fmt: skip
-RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3}
+RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3}
 
 
 def training(rate: float, batch_size: int) -> tuple[tuple[str, Any], ...]:
@@ -102,3 +105,10 @@ def overrides(architecture: str, size: str, history: int = HISTORY) -> tuple[tup
         "domain": DomainConfig(tokens=1, expert_width=max(4, dim // 4)),
     }
     return tuple((shared | own).items())
+
+
+def counting(architecture: str) -> tuple[tuple[str, Any], ...]:
+    """Fields that let an architecture count matching events further back than it attends; empty: it counts none."""
+    if architecture not in (GEM, TOLD):
+        return ()
+    return (("match_windows", MATCH_WINDOWS), ("matched_events", MATCHED))

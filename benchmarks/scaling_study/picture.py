@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._lines import ROOT
-from benchmarks.scaling_study.ladder import DCNV2, DLRM, GEM, HSTU, INTERFORMER, WUKONG
+from benchmarks.scaling_study.ladder import DCNV2, DLRM, GEM, HSTU, INTERFORMER, TOLD, WUKONG
 from benchmarks.scaling_study.laws import ARCHITECTURES, Fits, logs, means, of
 from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA
 from benchmarks.scaling_study.points import Point
@@ -16,6 +16,7 @@ from benchmarks.scaling_study.points import Point
 PICTURE = ROOT / "docs" / "scaling.png"
 COLORS = {
     GEM: "#d1495b", INTERFORMER: "#1f6f8b", WUKONG: "#8d9b2f", DCNV2: "#6c4f9c", DLRM: "#8a8a8a", HSTU: "#d98e04",
+    TOLD: "#3b2a63",
 }  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def cost(architecture: str, size: str, lake: Path, day: str) -> Cost:
         foundation=overrides(architecture, size, LENGTH),
     )  # fmt: skip
     run = trial.run_config()
-    reader = DayReader(load_contract(contract_path()), lake, window=run.foundation.history, config=run.reading)
+    reader = DayReader(load_contract(contract_path()), lake, window=run.foundation.read_window, config=run.reading)
     part = max(reader.day(day), key=lambda read: int(read.window.lengths.sum()))
     batch = part.batch(np.flatnonzero(part.window.lengths == LENGTH)[:ROWS])
     seed_torch(0, "room", size)

@@ -31,7 +31,8 @@ from gem_pipeline.config.ladder import RunConfig, run_config
 from gem_pipeline.models.configuration import read_config
 from gem_pipeline.models.flops import count_parameters, forward_flops
 from gem_pipeline.models.foundation import FoundationModel
-from gem_pipeline.runs.context import dense_moments, label_rates
+from gem_pipeline.runs.context import label_rates
+from gem_pipeline.runs.moments import fit_moments
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.plan import DayPlan
@@ -55,7 +56,8 @@ class Trial:
         surfaces: surfaces whose rows are learnt and scored; none named: all.
         objectives: objectives that are learnt; none named: all.
         missing: inputs that nobody sees, see `inputs.without`.
-        history: events that the model sees at most; 0: as many as its size has.
+        history: events that the model sees at most, also to count matches unless `foundation` says otherwise; 0: as
+            many as its size has.
         foundation: fields of the model's configuration that differ.
         training: fields of the training configuration that differ.
         replay_days: earlier learnt days that are learnt again with each day, as the plan of a day has it.
@@ -105,6 +107,8 @@ class Trial:
         foundation = read_config(type(run.foundation), run.foundation.to_dict() | dict(self.foundation))
         if self.history:
             foundation = replace(foundation, history=replace(foundation.history, max_events=self.history))
+            if "matched_events" not in dict(self.foundation):
+                foundation = replace(foundation, matched_events=min(self.history, foundation.matched_events))
         return replace(run, foundation=foundation, training=replace(run.training, **dict(self.training)))
 
 
@@ -154,7 +158,7 @@ def run_trial(trial: Trial) -> None:
     torch.set_num_threads(1)
     log = Log.parse(trial.log)
     contract, run = derived(log), trial.run_config()
-    reader = DayReader(contract, log.home / "lake", window=run.foundation.history, config=run.reading)
+    reader = DayReader(contract, log.home / "lake", window=run.foundation.read_window, config=run.reading)
     seed_torch(trial.seed, "trial")
     began, learner = time.perf_counter(), _Learner(trial, run)
     scores: list[NDArray[np.float32]] = []
@@ -206,10 +210,10 @@ class _Learner:
             self.model = FoundationModel(parts[0].layout, self.run.foundation)
             by_surface = not self.run.foundation.surfaces_alike
             self.model.init_bias(torch.from_numpy(label_rates(parts, by_surface=by_surface)))
-            self.model.init_dense(*map(torch.from_numpy, dense_moments(parts)))
+            fit_moments(self.model, parts)
             self.optimizer = ModelOptimizer(self.model, self.run.training)
         else:
-            self.model.init_dense(*map(torch.from_numpy, dense_moments(parts)), late=True)
+            fit_moments(self.model, parts, late=True)
         size, epochs = self.run.training.batch_size, self.run.training.epochs
         rows = [_chosen(part, self.trial.surfaces) for part in parts]
         self.optimizer.begin_day(sum(-(-len(chosen) // size) for chosen in rows) * epochs)

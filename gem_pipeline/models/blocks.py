@@ -38,13 +38,15 @@ class DenseNormalizer(nn.Module):
     """
 
     LIMIT = 5.0  # standard deviations
-    SMALLEST = 1e-3  # below this deviation a column counts as constant
+    CONSTANT = 1e-3  # below this deviation a column counts as constant
 
     mean_F: Tensor
     scale_F: Tensor
 
-    def __init__(self, num_dense: int) -> None:
+    def __init__(self, num_dense: int, *, smallest: float = CONSTANT) -> None:
+        """Normalise F columns; deviations below `smallest` count as `smallest`."""
         super().__init__()
+        self.smallest = smallest
         self.register_buffer("mean_F", torch.zeros(num_dense))
         self.register_buffer("scale_F", torch.ones(num_dense))
 
@@ -57,7 +59,7 @@ class DenseNormalizer(nn.Module):
             late: only of columns that had no spread so far; the others keep their moments.
         """
         chosen_F = self.scale_F == 0.0 if late else torch.ones_like(self.scale_F, dtype=torch.bool)
-        scale_F = torch.where(std_F > self.SMALLEST, 1.0 / std_F.clamp(min=self.SMALLEST), 0.0)
+        scale_F = torch.where(std_F > self.CONSTANT, 1.0 / std_F.clamp(min=self.smallest), 0.0)
         self.mean_F.copy_(torch.where(chosen_F, mean_F.to(self.mean_F), self.mean_F))
         self.scale_F.copy_(torch.where(chosen_F, scale_F.to(self.scale_F), self.scale_F))
 

@@ -33,6 +33,7 @@ from gem_pipeline.models.interformer import InterFormerConfig
 from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
 from gem_pipeline.models.managed_ids import ManagedIds
 from gem_pipeline.models.matches import MatchedHistory
+from gem_pipeline.models.newest import newest_windows
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.separate import SeparateConfig
@@ -48,6 +49,7 @@ INTERACTIONS = ("interleaved", "dlrm", "dcnv2", "din")
 IdTables = Literal["hashed", "lfu", "lru"]
 ID_TABLES = ("hashed", "lfu", "lru")
 LONGEST_GAP_S = 1e9
+SMALLEST_DEVIATION = 0.02  # of a number of the history: what is rare on the first day may be less so later
 TINY_HISTORY = WindowSpec(max_events=64)
 
 
@@ -58,7 +60,7 @@ class FoundationConfig:
     Attributes:
         dim: width D of every token and event.
         layers: interleaved layers.
-        history: events of a row that the reader hands over.
+        history: events of a row that are embedded and attended to.
         id_tables: `hashed`: ids that fall on the same row of a table share it; `lfu` or `lru`: ids get rows of their
             own, and where a table is full those seen least often, or longest ago, leave (`ManagedIds`).
         event_mask: hidden width of the mask that each event puts on itself before all else; 0: none.
@@ -91,7 +93,9 @@ class FoundationConfig:
         first_order_history: newest events in the first-order terms; 0: no such terms.
         statistics_windows: numbers of newest events over which event numbers are averaged as dense inputs.
         match_windows: numbers of newest events among which those that carry an id of the example are counted and
-            averaged as dense inputs (`MatchedHistory`); empty: none.
+            averaged as dense inputs (`MatchedHistory`), and besides among all of them; empty: none.
+        matched_events: events among which matches are sought, where that is more than `history` holds: counting is
+            cheap, so it reaches further back than attention does.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -130,6 +134,7 @@ class FoundationConfig:
     first_order_history: int = 20
     statistics_windows: tuple[int, ...] = (4, 20)
     match_windows: tuple[int, ...] = ()
+    matched_events: int = 0
     embedding_std: float = 0.05
     dropout: float = 0.0
 
@@ -140,7 +145,7 @@ class FoundationConfig:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
-        if min(self.event_mask, self.cross_rank, self.first_order_history) < 0:
+        if min(self.event_mask, self.cross_rank, self.first_order_history, self.matched_events) < 0:
             raise ConfigError(f"A switch of {self} is below 0.", remedy="Use 0 to switch a part off.")
         if self.id_tables not in ID_TABLES:
             raise ConfigError(f"There are no {self.id_tables!r} tables.", remedy=f"Choose from {', '.join(ID_TABLES)}.")
@@ -149,6 +154,11 @@ class FoundationConfig:
         if self.interaction not in INTERACTIONS:
             raise ConfigError(
                 f"There is no interaction {self.interaction!r}.", remedy=f"Choose from {', '.join(INTERACTIONS)}."
+            )
+        if self.matched_events and not self.match_windows:
+            raise ConfigError(
+                f"matched_events is {self.matched_events}, but no match_windows are set: nothing would be counted.",
+                remedy="Set match_windows, or leave matched_events at 0.",
             )
         if self.interaction != "interleaved" and (self.separate or self.one_directional):
             raise ConfigError(
@@ -161,6 +171,11 @@ class FoundationConfig:
     def manages_ids(self) -> bool:
         """Whether ids must come whole."""
         return self.id_tables != "hashed"
+
+    @property
+    def read_window(self) -> WindowSpec:
+        """The events that a reader hands over: those of `history`, and older ones that are counted only."""
+        return replace(self.history, max_events=max(self.history.max_events, self.matched_events))
 
     def trunk(self, num_surfaces: int) -> TrunkConfig:
         """Shape of the interleaved trunk."""
@@ -242,8 +257,9 @@ class FoundationModel(nn.Module):
         self.normalize = DenseNormalizer(len(layout.dense))
         self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
         self.matches = MatchedHistory(layout, config.match_windows) if config.match_windows else None
-        num_numbers = len(layout.dense) + self.statistics.num_numbers
-        num_numbers += self.matches.num_numbers if self.matches is not None else 0
+        told = self.statistics.num_numbers + (self.matches.num_numbers if self.matches is not None else 0)
+        self.normalize_history = DenseNormalizer(told, smallest=SMALLEST_DEVIATION)
+        num_numbers = len(layout.dense) + told
         self.first_order = (
             FirstOrderTerms(layout, num_numbers, config.first_order_history) if config.first_order_history else None
         )
@@ -283,17 +299,14 @@ class FoundationModel(nn.Module):
         """
         if self.config.surfaces_alike:
             batch = batch.shown_anywhere(SURFACE)
-        read = batch
+        read, batch = batch, self.attended(batch)
         if self.managed is not None:
             batch = replace(batch, ids=self.managed(batch.ids))
         embedded = self.embeddings(batch.ids)
         event_dense_TE = batch.window_numbers()
         offsets_R1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
-        statistics_BF = batch.spread_requests(self.statistics(event_dense_TE, offsets_R1))
-        numbers = [self.normalize(batch.dense_BF), statistics_BF]
-        if self.matches is not None:
-            numbers.append(self.matches(read, event_dense_TE, offsets_R1))
-        number_BF = torch.cat(numbers, dim=1)
+        told_BH = self.normalize_history(self._told(read, batch))
+        number_BF = torch.cat([self.normalize(batch.dense_BF), told_BH], dim=1)
         event_TD = self._embedded_events(batch, torch.stack(embedded.event_TD).sum(dim=0))
         rows = EventRows(
             value_TD=event_TD,
@@ -320,6 +333,26 @@ class FoundationModel(nn.Module):
             logit_BK = logit_BK + self.first_order(batch, number_BF)
         return ModelOutput(logit_BK=logit_BK, representation_BD=representation_BR)
 
+    def history_numbers(self, batch: Batch) -> Tensor:
+        """What is averaged and counted over the histories of a batch as it was read, not normalised, [B, H]."""
+        batch = batch.shown_anywhere(SURFACE) if self.config.surfaces_alike else batch
+        return self._told(batch, self.attended(batch))
+
+    @torch.no_grad()
+    def _told(self, read: Batch, near: Batch) -> Tensor:
+        numbers_TE = near.window_numbers()
+        length_R = near.window_lengths(near.ids[self.layout.event_ids[0].name].lengths())
+        told = [near.spread_requests(self.statistics(numbers_TE, lengths_to_offsets(length_R)))]
+        if self.matches is not None:
+            told.append(self.matches(read))
+        return torch.cat(told, dim=1)
+
+    def attended(self, batch: Batch) -> Batch:
+        """The batch without the events that are only counted: `history` of each window."""
+        if self.config.matched_events <= self.config.history.max_events:
+            return batch
+        return newest_windows(batch, self.layout, self.config.history.max_events)
+
     def _embedded_events(self, batch: Batch, id_UD: Tensor) -> Tensor:
         """Sums of id vectors of the stored events [U, D] -> events of all windows [T, D]."""
         if batch.shared is None:
@@ -340,6 +373,10 @@ class FoundationModel(nn.Module):
     def init_dense(self, mean_F: Tensor, std_F: Tensor, *, late: bool = False) -> None:
         """Fix the moments of the dense inputs, [F] each; late: only of those that never had any spread."""
         self.normalize.fit(mean_F, std_F, late=late)
+
+    def init_history(self, mean_H: Tensor, std_H: Tensor, *, late: bool = False) -> None:
+        """Fix the moments of `history_numbers`, [H] each, likewise."""
+        self.normalize_history.fit(mean_H, std_H, late=late)
 
 
 def _interaction(

@@ -28,22 +28,27 @@ MISSING = 0  # the id of a missing value, which matches nothing
 class MatchedHistory(nn.Module):
     """Of the events that match the example in a feature: how many, the means of their numbers, how recent the newest.
 
-    For each shared feature and each window of newest events log1p(count) / 4, sum of each number / (count + 1), and
-    1 - log gap / 2 of the newest match, at least 0; zeros where nothing matches.
+    For each shared feature, each window of newest events and the whole history log1p(count) / 4, sum of each number /
+    (count + 1), and 1 - log gap / 2 of the newest match, at least 0; zeros where nothing matches. And once
+    log1p(events) / 4 of the whole history: less it, the log of a count is that of a share.
     """
 
     def __init__(self, layout: InputLayout, windows: tuple[int, ...]) -> None:
         super().__init__()
-        self.windows = windows
+        self.windows, self.event = windows, layout.event_ids[0].name
         self.names = tuple((token.name, event.name) for token, event in layout.carried if token.table == event.table)
-        self.num_numbers = len(self.names) * len(windows) * (len(layout.event_dense) + 1)
+        self.num_numbers = len(self.names) * (len(windows) + 1) * (len(layout.event_dense) + 1) + 1
 
     @torch.no_grad()
-    def forward(self, batch: Batch, event_dense_TE: Tensor, offsets_R1: Tensor) -> Tensor:
-        """A batch whose ids are as they were read, event numbers [T, E] of windows [R + 1] -> [B, A W (E + 1)]."""
-        if not self.names:
-            return event_dense_TE.new_zeros(batch.size, 0)
+    def forward(self, batch: Batch) -> Tensor:
+        """A batch as it was read, with all events that are counted: numbers [U, E] -> [B, A (W + 1) (E + 1) + 1]."""
+        event_dense_TE = batch.window_numbers()
         parts = batch.ids.to_dict()
+        length_R = batch.window_lengths(parts[self.event].lengths())
+        offsets_R1 = lengths_to_offsets(length_R)
+        length_B1 = batch.spread_requests(torch.log1p(length_R.to(event_dense_TE.dtype))[:, None] / COUNT_SCALE)
+        if not self.names:
+            return length_B1
         place_T, offsets_B1 = torch.arange(event_dense_TE.shape[0], device=offsets_R1.device), offsets_R1
         if batch.requests is not None:
             place_T, offsets_B1 = example_rows(offsets_R1, batch.requests)
@@ -59,11 +64,14 @@ class MatchedHistory(nn.Module):
         number_PE = event_dense_TE.index_select(0, place_T.index_select(0, element_P))
         recent_P = (1.0 - number_PE[:, 0] / LONGEST_LOG_GAP).clamp(min=0.0)
         summed_PE = torch.cat([torch.ones_like(number_PE[:, :1]), number_PE[:, 1:]], dim=1)
+        num_segments = batch.size * len(self.names)
         found = [
-            _told(segment_P[kept_P], summed_PE[kept_P], recent_P[kept_P], batch.size * len(self.names))
+            _told(segment_P[kept_P], summed_PE[kept_P], recent_P[kept_P], num_segments)
             for kept_P in (age_P < window for window in self.windows)
         ]
-        return torch.stack([f.view(batch.size, len(self.names), -1) for f in found], dim=2).flatten(1)
+        found.append(_told(segment_P, summed_PE, recent_P, num_segments))
+        told_BM = torch.stack([f.view(batch.size, len(self.names), -1) for f in found], dim=2).flatten(1)
+        return torch.cat([told_BM, length_B1], dim=1)
 
 
 def _told(segment_P: Tensor, summed_PE: Tensor, recent_P: Tensor, num_segments: int) -> Tensor:

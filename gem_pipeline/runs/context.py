@@ -75,7 +75,7 @@ class DayContext:
 
         It is read once and kept, or read by every pass (`ReaderConfig.keep_day`).
         """
-        return self._source(self.plan.date, window=self.run.foundation.history)
+        return self._source(self.plan.date, window=self.run.foundation.read_window)
 
     @cached_property
     def matured(self) -> tuple[MaturedDay, ...]:
@@ -84,13 +84,14 @@ class DayContext:
 
     def matured_source(self, day: MaturedDay) -> PartSource:
         """A matured partition with the foundation model's history and the labels of its matured objectives only."""
-        return self._source(day.date, window=self.run.foundation.history, as_of=day.as_of, objectives=day.objectives)
+        window = self.run.foundation.read_window
+        return self._source(day.date, window=window, as_of=day.as_of, objectives=day.objectives)
 
     @cached_property
     def replayed(self) -> dict[str, PartSource]:
         """Earlier days that are learnt again, by date, without conversions: these are learnt when they mature."""
         names = tuple(objective.name for objective in self.contract.column_objectives)
-        window = self.run.foundation.history
+        window = self.run.foundation.read_window
         dates = self.plan.replayed(example_dates(self.contract, self.home))
         return {date: self._source(date, window=window, objectives=names) for date in dates}
 
@@ -162,9 +163,3 @@ def label_rates(parts: Iterable[EncodedDay], *, by_surface: bool = True) -> npt.
     positives_SK = np.stack([label_NK[row].sum(axis=0) for row in rows])
     total_SK = np.stack([mask_NK[row].sum(axis=0) for row in rows])
     return ((positives_SK + PRIOR_ROWS * pooled_K) / (total_SK + PRIOR_ROWS)).astype(np.float32)
-
-
-def dense_moments(parts: Iterable[EncodedDay]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Mean and standard deviation of the dense inputs, shape [F] each."""
-    dense_NF = np.concatenate([part.dense_NF for part in parts]).astype(np.float64)
-    return dense_NF.mean(axis=0).astype(np.float32), dense_NF.std(axis=0).astype(np.float32)

@@ -18,8 +18,9 @@ from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
-from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
+from gem_pipeline.runs.context import DayContext, label_rates
 from gem_pipeline.runs.lineage import lineage_of
+from gem_pipeline.runs.moments import fit_moments
 from gem_pipeline.runs.records import DayReport
 from gem_pipeline.runs.tracking import track_model
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, score
@@ -100,7 +101,7 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
         model.init_bias(torch.from_numpy(label_rates(_all_parts(days), by_surface=by_surface)))
     # A later day is measured by its first slice of users where it is not kept in memory.
     measured = _all_parts(days) if parent is None or run.reading.keep_day else islice(parts, 1)
-    model.init_dense(*map(torch.from_numpy, dense_moments(measured)), late=parent is not None)
+    fit_moments(model, measured, late=parent is not None)
     optimizer = ModelOptimizer(model, run.training)
     if parent:
         optimizer.load_state(parent.optimizer())
@@ -153,7 +154,7 @@ def _admitted(model: FoundationModel, optimizer: ModelOptimizer, batches: Iterab
     """Batches whose ids have found their rows; rows that pass from one id to another begin anew."""
     for batch in batches:
         if model.managed is not None:
-            optimizer.restart_rows(model.managed.admit(batch.ids))
+            optimizer.restart_rows(model.managed.admit(model.attended(batch).ids))
         yield batch
 
 
@@ -194,7 +195,7 @@ def _store(
             model.layout.to_dict(),
             model.config.to_dict(),
             parent,
-            window=context.run.foundation.history,
+            window=context.run.foundation.read_window,
             dates=[plan.date, *context.replayed, *(day.date for day in context.matured)],
         )
         | {"learnt": sorted(learnt)},

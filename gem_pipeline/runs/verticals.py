@@ -17,8 +17,9 @@ from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import ConfigError, PartitionError
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
-from gem_pipeline.runs.context import DayContext, dense_moments, label_rates
+from gem_pipeline.runs.context import DayContext, label_rates
 from gem_pipeline.runs.foundation import loss_metrics, model_config
+from gem_pipeline.runs.moments import dense_moments
 from gem_pipeline.runs.records import (
     DayReport,
     ModelReport,

@@ -118,7 +118,9 @@ def _build(
 
 
 def _window(model: FoundationModel | VerticalModel | LogisticBaseline) -> WindowSpec:
-    return WindowSpec(max_events=HISTORY_EVENTS) if isinstance(model, LogisticBaseline) else model.config.history
+    if isinstance(model, LogisticBaseline):
+        return WindowSpec(max_events=HISTORY_EVENTS)
+    return model.config.read_window if isinstance(model, FoundationModel) else model.config.history
 
 
 def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.Table]:

@@ -105,6 +105,7 @@ def outcome(model: FoundationModel, batch: Batch) -> tuple[torch.Tensor, dict[st
         *({"backbone": name, "one_directional": True} for name in ("kunlun", "interformer", "hstu")),
         *({"backbone": "kunlun", "interaction": name} for name in INTERACTIONS),
         {"backbone": "kunlun", "surfaces_alike": True, "first_order_history": 0},
+        {"backbone": "kunlun", "history": WindowSpec(max_events=7), "matched_events": 24},
     ],
     ids=str,
 )

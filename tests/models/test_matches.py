@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from gem_pipeline.kernels.jagged import lengths_to_offsets
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
 from gem_pipeline.models.matches import COUNT_SCALE, LONGEST_LOG_GAP, PRIOR_EVENTS, MatchedHistory
 from tests.batches_factory import random_batch, small_layout, take_rows
@@ -26,13 +25,14 @@ def by_hand(batch, lengths, row):
     for token, event in FEATURES:
         here = torch.split(batch.ids[token].values(), batch.ids[token].lengths().tolist())[row].tolist()
         own = torch.split(batch.ids[event].values(), lengths)[row].tolist()
-        for window in WINDOWS:
+        for window in (*WINDOWS, len(own)):
             first = max(0, len(own) - window)
             found = [numbers[i] for i in range(first, len(own)) if here and here[0] and own[i] == here[0]]
             count = float(len(found))
             mean = sum(float(n[1]) for n in found) / (count + PRIOR_EVENTS)
             newest = max((max(0.0, 1.0 - float(n[0]) / LONGEST_LOG_GAP) for n in found), default=0.0)
             told += [float(torch.log1p(torch.tensor(count))) / COUNT_SCALE, mean, newest]
+    told.append(float(torch.log1p(torch.tensor(float(lengths[row])))) / COUNT_SCALE)
     return torch.tensor(told)
 
 
@@ -47,16 +47,17 @@ def in_few_ids(batch, *, count=4):
 def test_numbers_equal_those_counted_event_by_event(lengths, seed):
     batch = in_few_ids(random_batch(small_layout(), lengths, seed=seed))
     module = MatchedHistory(small_layout(), WINDOWS)
-    found = module(batch, batch.event_dense_TE, lengths_to_offsets(torch.tensor(lengths)))
+    found = module(batch)
     assert found.shape == (len(lengths), module.num_numbers)
     for row in range(len(lengths)):
         torch.testing.assert_close(found[row], by_hand(batch, lengths, row), rtol=0, atol=1e-6)
 
 
-def test_a_row_without_events_or_with_a_missing_id_says_nothing():
+def test_a_row_without_events_or_with_a_missing_id_says_nothing_but_how_many_events_there_are():
     batch = in_few_ids(random_batch(small_layout(), [0, 4]), count=1)
-    found = MatchedHistory(small_layout(), WINDOWS)(batch, batch.event_dense_TE, torch.tensor([0, 0, 4]))
-    assert not found.any()
+    found = MatchedHistory(small_layout(), WINDOWS)(batch)
+    assert not found[:, :-1].any()
+    assert not found[0].any()
 
 
 def test_only_features_of_one_table_on_both_sides_are_compared():
@@ -65,7 +66,7 @@ def test_only_features_of_one_table_on_both_sides_are_compared():
     module = MatchedHistory(apart, WINDOWS)
     assert module.names == ()
     batch = random_batch(apart, [3, 1])
-    assert module(batch, batch.event_dense_TE, torch.tensor([0, 3, 4])).shape == (2, 0)
+    assert module(batch).shape == (2, 1)
 
 
 @pytest.mark.parametrize("id_tables", ["hashed", "lfu"])

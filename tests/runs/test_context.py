@@ -1,4 +1,4 @@
-"""What the tasks of a day share: base rates smoothed by the pooled rate, moments, and what was seen before."""
+"""What the tasks of a day share: base rates smoothed by the pooled rate, and what was seen before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gem_pipeline.batches.windows import WindowSpec
-from gem_pipeline.runs.context import PRIOR_ROWS, DayContext, dense_moments, label_rates
+from gem_pipeline.runs.context import PRIOR_ROWS, DayContext, label_rates
 from tests.lake_factory import DAYS
 
 
@@ -44,13 +44,6 @@ def test_an_objective_without_labels_has_no_rate(parts):
     rates = label_rates([replace(part, mask_NK=mask) for part, mask in zip(parts, masks, strict=True)])
     assert np.isnan(rates[:, 1]).all()
     assert np.isfinite(np.delete(rates, 1, axis=1)).all()
-
-
-def test_moments_are_those_of_all_rows_whatever_the_parts(parts):
-    mean_F, std_F = dense_moments(parts)
-    dense_NF = np.concatenate([part.dense_NF for part in parts])
-    assert np.allclose(mean_F, dense_NF.mean(axis=0), atol=1e-5)
-    assert np.allclose(std_F, dense_NF.std(axis=0), atol=1e-5)
 
 
 def test_a_context_knows_what_its_models_have_seen(chain):
