@@ -80,7 +80,7 @@ def test_a_row_scores_the_same_alone_and_among_others(chain, frame):
 def test_objectives_and_histories_are_those_of_the_model(chain):
     assert load(chain, GEM).objectives == OBJECTIVES
     assert load(chain, TAUGHT).objectives == ("click",)
-    assert (load(chain, GEM).window.max_events, load(chain, TAUGHT).window.max_events) == (64, 16)
+    assert (load(chain, GEM).window.max_events, load(chain, TAUGHT).window.max_events) == (1024, 16)
 
 
 @pytest.mark.parametrize("name", KINDS)
