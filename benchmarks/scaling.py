@@ -78,7 +78,7 @@ def study(options: argparse.Namespace, failed: list[str]) -> Iterator[dict[str, 
     known = points.read(points.POINTS)
     fits = fitted(known)
     yield from lines(known, fits)
-    if not options.fit_only:
+    if not options.fit_only and not options.only:
         yield from room.lines(quick=False)
     page.write(known, fits)
     picture.draw(known, fits)
@@ -96,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", action="store_true", help="show the cells that are left with estimates, and stop")
     parser.add_argument("--fit-only", action="store_true", help="train nothing")
     parser.add_argument("--hours", type=float, default=PLAN_SECONDS / 3600, help="start no cell after so many hours")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name in --plan holds this text")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="cells whose name in --plan holds this text, and nothing else"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="cells trained at a time")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)

@@ -21,6 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from what is there now")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a folder's tests in one process where several share the run: they share a Spark session or a chain."""
+    here = Path(__file__).parent
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.path.relative_to(here).parts[0]))
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest):
     """Compare plain values with a golden file, or rewrite it when asked to."""
