@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gem_pipeline.config.ladder import MATCH_WINDOWS, run_config
+from gem_pipeline.config.ladder import MATCH_WINDOWS, SIMILAR_SHARE, run_config
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.pooling import SeedPoolingConfig
@@ -111,4 +111,4 @@ def counting(architecture: str) -> tuple[tuple[str, Any], ...]:
     """Fields that let an architecture count matching events further back than it attends; empty: it counts none."""
     if architecture not in (GEM, TOLD):
         return ()
-    return (("match_windows", MATCH_WINDOWS), ("matched_events", MATCHED))
+    return (("match_windows", MATCH_WINDOWS), ("matched_events", MATCHED), ("similar_share", SIMILAR_SHARE))

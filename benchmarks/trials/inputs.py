@@ -34,6 +34,8 @@ def without(part: EncodedDay, names: tuple[str, ...]) -> EncodedDay:
         dense_NF=np.where(dense_F, np.float32(0), part.dense_NF),
         event_dense_EF=np.where(event_F, np.float32(0), part.event_dense_EF),
         vectors=part.vectors | {name: no_vectors(part.size, dim) for name, dim in vectors.items()},
+        event_vectors=part.event_vectors
+        | {n: no_vectors(len(part.event_dense_EF), d) for n, d in vectors.items() if n in part.event_vectors},
     )
 
 

@@ -58,6 +58,27 @@ class VectorInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventVectors:
+    """Vectors of the ads that U stored events are about, each one once.
+
+    Attributes:
+        values: for each of `InputLayout.event_vectors` its distinct vectors in the batch, float32 [P, D].
+        place_UF: int64 [U, F], which of them an event has; -1: none.
+    """
+
+    values: tuple[Tensor, ...]
+    place_UF: Tensor
+
+    def take(self, events: Tensor) -> EventVectors:
+        """Of some events, by their places, int64."""
+        return EventVectors(values=self.values, place_UF=self.place_UF.index_select(0, events))
+
+    def to(self, device: torch.device) -> EventVectors:
+        """Copy every tensor to a device."""
+        return EventVectors(values=tuple(v.to(device) for v in self.values), place_UF=self.place_UF.to(device))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """B examples of R requests; T is the number of events of all windows, U of all stored events.
 
@@ -77,6 +98,7 @@ class Batch:
         example_B: int64 [B], row number of the example in its partition (bucket, user, time, id order).
         shared: how examples look into shared histories; None: each row carries its own window.
         vectors: vectors of the ads and users; None: the layout has none.
+        event_vectors: vectors of the ads that events are about; None: events bring none.
         weight_BK: float32 [B, K], what each label counts in a loss, 1 on average; None: all count 1.
     """
 
@@ -90,6 +112,7 @@ class Batch:
     example_B: Tensor
     shared: SharedHistories | None = None
     vectors: VectorInputs | None = None
+    event_vectors: EventVectors | None = None
     weight_BK: Tensor | None = None
 
     @property
@@ -146,5 +169,6 @@ class Batch:
             example_B=self.example_B.to(device),
             shared=self.shared.to(device) if self.shared is not None else None,
             vectors=self.vectors.to(device) if self.vectors is not None else None,
+            event_vectors=self.event_vectors.to(device) if self.event_vectors is not None else None,
             weight_BK=self.weight_BK.to(device) if self.weight_BK is not None else None,
         )

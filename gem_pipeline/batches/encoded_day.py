@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from gem_pipeline.batches.batch import Batch, SharedHistories, VectorInputs
+from gem_pipeline.batches.batch import Batch, EventVectors, SharedHistories, VectorInputs
 from gem_pipeline.batches.history import ranges
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.selection import Window
@@ -34,6 +34,7 @@ class EncodedDay:
         event_ids: embedding rows of each event-id feature, for every event that a window can hold, shape [E].
         event_dense_EF: dense event inputs but the time gap, shape [E, F - 1].
         vectors: vectors by name, every one of the layout.
+        event_vectors: of the ads of the E events, by name, every one of the layout's.
         weight_NK: what each label counts in a loss, shape [N, K]; None: all count 1.
     """
 
@@ -51,6 +52,7 @@ class EncodedDay:
     event_ids: dict[str, Longs]
     event_dense_EF: npt.NDArray[np.float32]
     vectors: dict[str, VectorRows] = field(default_factory=dict)
+    event_vectors: dict[str, VectorRows] = field(default_factory=dict)
     weight_NK: npt.NDArray[np.float32] | None = None
 
     @property
@@ -71,6 +73,7 @@ class EncodedDay:
         rows = (self.dense_NF, self.surface_N, self.label_NK, self.mask_NK, self.user_N, self.as_of_N, self.example_N)
         seen = (self.window.lengths, self.window.user_E, self.window.happened_E, self.window.visible_E)
         vectors = [array for feature in self.layout.vectors for array in self.vectors[feature.name].content()]
+        vectors += [array for name in self.layout.event_vectors for array in self.event_vectors[name].content()]
         for array in (*ids, *rows, *seen, *events, self.event_dense_EF, *vectors):
             content.update(np.ascontiguousarray(array).tobytes())
         content.update("\n".join(self.impression_ids.to_pylist()).encode())
@@ -116,6 +119,7 @@ class EncodedDay:
                 request_B=torch.from_numpy(request_B),
             ),
             vectors=self._vector_inputs(rows),
+            event_vectors=self._event_vectors(stored_U),
             weight_BK=None if self.weight_NK is None else torch.from_numpy(self.weight_NK[rows]),
         )
 
@@ -127,6 +131,16 @@ class EncodedDay:
         return VectorInputs(
             value_BV=torch.from_numpy(np.concatenate([value_BD for value_BD, _ in taken], axis=1)),
             present_BF=torch.from_numpy(np.stack([present_B for _, present_B in taken], axis=1)),
+        )
+
+    def _event_vectors(self, stored_U: Longs) -> EventVectors | None:
+        """Vectors of the given events in the order of the layout."""
+        if not self.layout.event_vectors:
+            return None
+        found = [self.event_vectors[name].among(stored_U) for name in self.layout.event_vectors]
+        return EventVectors(
+            values=tuple(torch.from_numpy(value_PD) for value_PD, _ in found),
+            place_UF=torch.from_numpy(np.stack([place_U for _, place_U in found], axis=1)),
         )
 
     @cached_property

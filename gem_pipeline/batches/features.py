@@ -15,7 +15,7 @@ from gem_pipeline.batches.history import History
 from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, labels_and_masks
 from gem_pipeline.batches.layout import DID_PREFIX, EVENT_AD, EVENT_SOURCE, EVENT_SURFACE, InputLayout
 from gem_pipeline.batches.selection import find_windows
-from gem_pipeline.batches.vectors import VectorRows, no_vectors
+from gem_pipeline.batches.vectors import GivenVectors, VectorRows, no_vectors
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -39,7 +39,7 @@ def encode(
     window: WindowSpec,
     first_row: int = 0,
     known: KnownConversions = NOTHING_KNOWN,
-    vectors: Mapping[str, VectorRows] | None = None,
+    vectors: GivenVectors | None = None,
 ) -> EncodedDay:
     """Encode examples and the events they may see.
 
@@ -51,7 +51,7 @@ def encode(
         window: events that an example may see.
         first_row: number of the first example within its date.
         known: conversions of the date; by default no label of a conversion exists.
-        vectors: vectors of the examples by name; of those that are not named no example has one.
+        vectors: those of the examples and of the events; by default nothing has one.
     """
     history = History(events, allowance_s=contract.visibility.allowance_s)
     user_N = rows["user_id"].to_numpy()
@@ -74,8 +74,16 @@ def encode(
         window=windows,
         event_ids=_event_ids(contract, layout, seen, size),
         event_dense_EF=_event_dense(contract, layout, seen),
-        vectors=_allowed_vectors(contract, layout, rows, vectors or {}),
+        vectors=_allowed_vectors(contract, layout, rows, vectors.examples if vectors else {}),
+        event_vectors=_event_vectors(layout, seen, vectors),
     )
+
+
+def _event_vectors(layout: InputLayout, events: pa.Table, given: GivenVectors | None) -> dict[str, VectorRows]:
+    """Every vector that the layout's events bring, those in use only."""
+    found = given.events(events) if given is not None and layout.event_vectors else {}
+    dims = {f.name: f.dim for f in layout.vectors}
+    return {n: (found.get(n) or no_vectors(events.num_rows, dims[n])).compact() for n in layout.event_vectors}
 
 
 def _allowed_vectors(

@@ -70,6 +70,7 @@ class InputLayout:
         surfaces: surface names, their position is `Batch.surface_B`.
         objectives: objective names, their position is the column of `Batch.label_BK`.
         vectors: vectors of the ad and the user; their numbers stand one after the other in `VectorInputs.value_BV`.
+        event_vectors: names of those that events bring as well, each its own ad's; only where a window asks for them.
     """
 
     tables: tuple[TableSpec, ...]
@@ -80,6 +81,7 @@ class InputLayout:
     surfaces: tuple[str, ...]
     objectives: tuple[str, ...]
     vectors: tuple[VectorFeature, ...] = ()
+    event_vectors: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -100,6 +102,10 @@ class InputLayout:
     def managed(self) -> InputLayout:
         """The layout of a model that manages its tables: ids come whole; places are few and stay what they are."""
         return replace(self, tables=tuple(replace(t, managed=t.name != PLACE_TABLE) for t in self.tables))
+
+    def with_event_vectors(self, contract: DataContract) -> InputLayout:
+        """The layout of a model whose events bring the vectors of their ads."""
+        return replace(self, event_vectors=tuple(f.name for f in contract.vectors_of("ads")))
 
     def narrowed(self, inputs: tuple[str, ...]) -> InputLayout:
         """The layout of a model that reads only some of the event inputs.
@@ -132,6 +138,7 @@ class InputLayout:
         place = {EVENT_AD: "ad_id", EVENT_SURFACE: "surface", EVENT_SOURCE: "source"}
         names = [place.get(f.name, f.name.removeprefix(EVENT_PREFIX)) for f in self.event_ids]
         names += ["value"] if "log_value" in self.event_dense else []
+        names += ["ad_id"] if self.event_vectors else []
         names += ["actions"] if any(name.startswith(DID_PREFIX) for name in self.event_dense) else []
         return tuple(names)
 
@@ -151,6 +158,7 @@ class InputLayout:
             surfaces=tuple(document["surfaces"]),
             objectives=tuple(document["objectives"]),
             vectors=tuple(VectorFeature(**v) for v in document.get("vectors", ())),  # models from before have none
+            event_vectors=tuple(document.get("event_vectors", ())),
         )
 
 

@@ -24,7 +24,7 @@ from gem_pipeline.batches.lake import SilverTable, TablePart
 from gem_pipeline.batches.layout import InputLayout, input_layout
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.batches.slices import BucketUsers, UserSlice, cut_slices
-from gem_pipeline.batches.vectors import VectorReader, VectorRows
+from gem_pipeline.batches.vectors import GivenVectors, VectorReader, VectorRows
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -65,6 +65,7 @@ class DayReader:
         window.check(contract)
         self.contract, self.lake, self.window = contract, lake, window
         layout = input_layout(contract).narrowed(window.inputs)
+        layout = layout.with_event_vectors(contract) if window.vectors else layout
         self.layout: InputLayout = layout.managed() if whole_ids else layout
         self.config = config or ReaderConfig()
         self._asked_versions = versions or {}
@@ -86,7 +87,13 @@ class DayReader:
             text if pa.types.is_string(types.field(c).type) else types.field(c).type.bit_width // 8
             for c in self._event_columns
         )
-        return raw + ARRAY_BYTES + 8 * len(self.layout.event_ids) + 4 * len(self.layout.event_dense)
+        return (
+            raw
+            + ARRAY_BYTES
+            + 8 * len(self.layout.event_ids)
+            + 4 * len(self.layout.event_dense)
+            + 8 * len(self.layout.event_vectors)
+        )
 
     def plan(self, date: str, *, ranks: int = 1, counted: bool = False) -> tuple[UserSlice, ...]:
         """Cut a day into user slices, in the order of (bucket, user).
@@ -141,8 +148,14 @@ class DayReader:
             vectors |= reader.read(rows, impression_times(rows))
         return encode(
             self.contract, self.layout, rows, events, window=self.window, first_row=piece.first_row, known=known,
-            vectors=vectors,
+            vectors=GivenVectors(examples=vectors, events=self._of_events),
         )  # fmt: skip
+
+    def _of_events(self, events: pa.Table) -> dict[str, VectorRows]:
+        """Vectors of the ads of some events, in force when they happened."""
+        happened_E = events["event_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        readers = [reader for reader in self._vectors if reader.origin == "ads"]
+        return {name: rows for reader in readers for name, rows in reader.read(events, happened_E).items()}
 
     def impression_ids(self, date: str, pieces: Sequence[UserSlice]) -> pa.Array:
         """Ids of the examples of some slices, in their order."""

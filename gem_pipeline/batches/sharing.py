@@ -39,4 +39,5 @@ def expand_histories(batch: Batch, layout: InputLayout) -> Batch:
         lengths=torch.cat([*(parts[name].lengths() for name in tokens), length_B.repeat(len(events))]),
     )
     number_TE = batch.window_numbers().index_select(0, window_index_T)
-    return replace(batch, ids=ids, event_dense_TE=number_TE, shared=None)
+    own = None if batch.event_vectors is None else batch.event_vectors.take(event_index_T)
+    return replace(batch, ids=ids, event_dense_TE=number_TE, shared=None, event_vectors=own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,10 +42,37 @@ class VectorRows:
         value_BD[present_B] = self.value_PD[place_B[present_B]]
         return value_BD, present_B
 
+    def compact(self) -> VectorRows:
+        """The same vectors with only those in memory that are in use."""
+        value_PD, place_N = self.content()
+        return VectorRows(value_PD=value_PD, place_N=place_N)
+
+    def among(self, rows: Longs) -> tuple[Floats, Longs]:
+        """The distinct vectors of some examples, [Q, D], and the place of each among them, [B]; -1: it has none."""
+        place_B = self.place_N[rows]
+        used_P = np.zeros(len(self.value_PD) + 1, dtype=np.bool_)  # the last one stands for no vector
+        used_P[place_B] = True
+        used_P[-1] = False
+        new_P = np.where(used_P, np.cumsum(used_P) - 1, -1)
+        return self.value_PD[np.flatnonzero(used_P)], new_P[place_B]
+
     def content(self) -> tuple[Floats, Longs]:
         """What the examples are given, whatever else is in memory: the vectors in use, and each example's place."""
         used, place_N = np.unique(self.place_N, return_inverse=True)
         return self.value_PD[used[used >= 0]], place_N - int((used < 0).any())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenVectors:
+    """Where the vectors of a part come from.
+
+    Attributes:
+        examples: those of its examples, by name; of what is not named no example has one.
+        events: finds those of rows of `user_events`, by name, where a layout asks for them.
+    """
+
+    examples: Mapping[str, VectorRows]
+    events: Callable[[pa.Table], Mapping[str, VectorRows]]
 
 
 def no_vectors(num_rows: int, dim: int) -> VectorRows:
@@ -130,16 +157,16 @@ class VectorReader:
     """
 
     def __init__(self, contract: DataContract, origin: Origin, table: SilverTable, *, max_bytes: int) -> None:
-        self.table, self._key = table, entity_key(origin)
+        self.origin, self.table, self._key = origin, table, entity_key(origin)
         self._dims = {f.name: f.dim or 0 for f in contract.vectors_of(origin)}
         self._max_bytes = max_bytes
 
     def read(self, examples: pa.Table, time_N: Longs) -> dict[str, VectorRows]:
-        """Vectors of some examples.
+        """Vectors of some examples, or events.
 
         Args:
             examples: rows with the id.
-            time_N: impression times, microseconds since the epoch (UTC).
+            time_N: impression times, or those of the events, microseconds since the epoch (UTC).
         """
         key_N = examples[self._key].to_numpy()
         kept = self._kept

@@ -77,12 +77,14 @@ class WindowSpec:
         groups: event groups; empty: one group of all events.
         inputs: event inputs that the model reads, by their names in `InputLayout` (`event_ids` and
             `event_dense`); empty: all. Columns that no input needs are not read.
+        vectors: events bring the vectors of the ads that they are about, as of the event.
     """
 
     max_events: int
     max_age_s: int | None = None
     groups: tuple[EventGroup, ...] = ()
     inputs: tuple[str, ...] = ()
+    vectors: bool = False
 
     def __post_init__(self) -> None:
         _check_limits("WindowSpec", self.max_events, self.max_age_s)
@@ -136,6 +138,7 @@ class WindowSpec:
             max_age_s=document["max_age_s"],
             groups=tuple(EventGroup(**group) for group in groups),
             inputs=tuple(document["inputs"]),
+            vectors=document.get("vectors", False),  # windows from before had none
         )
 
 

@@ -127,7 +127,7 @@ def no_first_order(model: FoundationConfig) -> FoundationConfig:
 
 def no_matches(model: FoundationConfig) -> FoundationConfig:
     """No numbers of the events that carry an id of the example."""
-    return replace(model, match_windows=(), matched_events=0)
+    return replace(model, match_windows=(), matched_events=0, similar_share=0.0)
 
 
 def wukong_alone(model: FoundationConfig) -> FoundationConfig:
@@ -157,7 +157,7 @@ def _plain(model: FoundationConfig) -> FoundationConfig:
     return replace(
         model, event_mask=0, cross_layer=False, kunlun=KunlunSettings(), pyramid=PyramidConfig(),
         experts=ExpertConfig(), domain=DomainConfig(), separate=False, one_directional=False, match_windows=(),
-        matched_events=0,
+        matched_events=0, similar_share=0.0,
     )  # fmt: skip
 
 

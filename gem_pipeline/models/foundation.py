@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
-from gem_pipeline.batches.encoded_day import LOG_GAP_SCALE
 from gem_pipeline.batches.layout import DID_PREFIX, SURFACE, InputLayout
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
@@ -37,7 +36,7 @@ from gem_pipeline.models.newest import newest_windows
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.separate import SeparateConfig
-from gem_pipeline.models.sequence import EventEncoder, EventMask
+from gem_pipeline.models.sequence import EventEncoder, EventMask, gap_seconds
 from gem_pipeline.models.trunk import Trunk, TrunkConfig
 from gem_pipeline.models.vectors import vector_towers
 from gem_pipeline.models.wukong import WukongConfig
@@ -48,7 +47,6 @@ Interaction = Literal["interleaved", "dlrm", "dcnv2", "din"]
 INTERACTIONS = ("interleaved", "dlrm", "dcnv2", "din")
 IdTables = Literal["hashed", "lfu", "lru"]
 ID_TABLES = ("hashed", "lfu", "lru")
-LONGEST_GAP_S = 1e9
 SMALLEST_DEVIATION = 0.02  # of a number of the history: what is rare on the first day may be less so later
 TINY_HISTORY = WindowSpec(max_events=64)
 
@@ -96,6 +94,8 @@ class FoundationConfig:
             averaged as dense inputs (`MatchedHistory`), and besides among all of them; empty: none.
         matched_events: events among which matches are sought, where that is more than `history` holds: counting is
             cheap, so it reaches further back than attention does.
+        similar_share: share of the pairs of an example and an event whose vectors are the most alike: such events
+            match, too (`SimilarEvents`); 0: events bring no vectors.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -135,6 +135,7 @@ class FoundationConfig:
     statistics_windows: tuple[int, ...] = (4, 20)
     match_windows: tuple[int, ...] = ()
     matched_events: int = 0
+    similar_share: float = 0.0
     embedding_std: float = 0.05
     dropout: float = 0.0
 
@@ -155,11 +156,14 @@ class FoundationConfig:
             raise ConfigError(
                 f"There is no interaction {self.interaction!r}.", remedy=f"Choose from {', '.join(INTERACTIONS)}."
             )
-        if self.matched_events and not self.match_windows:
+        if (self.matched_events or self.similar_share) and not self.match_windows:
             raise ConfigError(
-                f"matched_events is {self.matched_events}, but no match_windows are set: nothing would be counted.",
-                remedy="Set match_windows, or leave matched_events at 0.",
+                f"matched_events is {self.matched_events} and similar_share {self.similar_share}, but no match_windows "
+                "are set: nothing would be counted.",
+                remedy="Set match_windows, or leave both at 0.",
             )
+        if not 0.0 <= self.similar_share < 1.0:
+            raise ConfigError(f"similar_share {self.similar_share} is no share below 1.", remedy="Choose 0.05.")
         if self.interaction != "interleaved" and (self.separate or self.one_directional):
             raise ConfigError(
                 f"The interaction {self.interaction!r} has no sequence side to part or to turn deaf.",
@@ -175,7 +179,8 @@ class FoundationConfig:
     @property
     def read_window(self) -> WindowSpec:
         """The events that a reader hands over: those of `history`, and older ones that are counted only."""
-        return replace(self.history, max_events=max(self.history.max_events, self.matched_events))
+        most = max(self.history.max_events, self.matched_events)
+        return replace(self.history, max_events=most, vectors=self.similar_share > 0.0)
 
     def trunk(self, num_surfaces: int) -> TrunkConfig:
         """Shape of the interleaved trunk."""
@@ -235,11 +240,6 @@ class ModelOutput:
     representation_BD: Tensor
 
 
-def gap_seconds(event_dense_TE: Tensor) -> Tensor:
-    """Seconds from each event to the impression, read back from the first event number, [T, E] -> [T]."""
-    return torch.expm1(event_dense_TE[:, 0] * LOG_GAP_SCALE).clamp(0.0, LONGEST_GAP_S)
-
-
 class FoundationModel(nn.Module):
     """GEM: unified tables, a pyramid, Wukong interleaved with a sequence backbone, domain heads (assembly ours)."""
 
@@ -256,7 +256,9 @@ class FoundationModel(nn.Module):
         self.embeddings = FeatureEmbeddings(layout, config.dim, init_std=config.embedding_std)
         self.normalize = DenseNormalizer(len(layout.dense))
         self.statistics = HistoryStatistics(config.statistics_windows, len(layout.event_dense))
-        self.matches = MatchedHistory(layout, config.match_windows) if config.match_windows else None
+        self.matches = (
+            MatchedHistory(layout, config.match_windows, config.similar_share) if config.match_windows else None
+        )
         told = self.statistics.num_numbers + (self.matches.num_numbers if self.matches is not None else 0)
         self.normalize_history = DenseNormalizer(told, smallest=SMALLEST_DEVIATION)
         num_numbers = len(layout.dense) + told

@@ -2,10 +2,11 @@
 
 Attention finds such events only after it has learned that two vectors are the same; equal ids say so from the first
 step, and over thousands of events (hard search by category: Pi et al., SIM, arXiv 2006.05639, section 3.2; counts,
-means and recency instead of a second attention are ours). Nothing here has a parameter or a gradient.
+means and recency instead of a second attention are ours). Events whose vectors look like the example's match as well
+(`SimilarEvents`). Nothing here has a parameter or a gradient.
 
-Legend: B rows, R requests, T events of the whole batch, E event numbers, A id features that events share with the
-example, W windows, P pairs of an event and a feature in which it matches.
+Legend: B rows, R requests, T events of the whole batch, E event numbers, A features in which an event can match the
+example (ids that both carry, and vectors), W windows, P pairs of an event and a feature in which it matches.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.kernels.jagged import age_of_element, lengths_to_offsets, row_of_element
 from gem_pipeline.models.backbone import example_rows
+from gem_pipeline.models.similar import UNKNOWN, SimilarEvents
 
 COUNT_SCALE = 4.0  # log1p of a count is divided by this
 PRIOR_EVENTS = 1.0  # added to the count a mean is taken over: one match says less than ten
@@ -33,11 +35,24 @@ class MatchedHistory(nn.Module):
     log1p(events) / 4 of the whole history: less it, the log of a count is that of a share.
     """
 
-    def __init__(self, layout: InputLayout, windows: tuple[int, ...]) -> None:
+    def __init__(self, layout: InputLayout, windows: tuple[int, ...], similar_share: float = 0.0) -> None:
         super().__init__()
         self.windows, self.event = windows, layout.event_ids[0].name
         self.names = tuple((token.name, event.name) for token, event in layout.carried if token.table == event.table)
-        self.num_numbers = len(self.names) * (len(windows) + 1) * (len(layout.event_dense) + 1) + 1
+        alike = bool(similar_share and layout.event_vectors)
+        self.similar = SimilarEvents(layout, similar_share) if alike else None
+        self.num_features = len(self.names) + (len(self.similar.names) if self.similar is not None else 0)
+        self.num_numbers = self.num_features * (len(windows) + 1) * (len(layout.event_dense) + 1) + 1
+
+    @torch.no_grad()
+    def fit(self, batch: Batch) -> None:
+        """Fix from which cosine on events count as alike, where that is not known yet, by the pairs of a batch."""
+        if self.similar is None or not (self.similar.bound_V >= UNKNOWN).any():
+            return
+        length_R = batch.window_lengths(batch.ids[self.event].lengths())
+        place_T, stored_T, offsets_B1 = _seen(batch, lengths_to_offsets(length_R))
+        row_T = row_of_element(offsets_B1, place_T.shape[0])
+        self.similar.fit(self.similar.cosines(batch, stored_T, row_T))
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> Tensor:
@@ -47,31 +62,39 @@ class MatchedHistory(nn.Module):
         length_R = batch.window_lengths(parts[self.event].lengths())
         offsets_R1 = lengths_to_offsets(length_R)
         length_B1 = batch.spread_requests(torch.log1p(length_R.to(event_dense_TE.dtype))[:, None] / COUNT_SCALE)
-        if not self.names:
+        if not self.num_features:
             return length_B1
-        place_T, offsets_B1 = torch.arange(event_dense_TE.shape[0], device=offsets_R1.device), offsets_R1
-        if batch.requests is not None:
-            place_T, offsets_B1 = example_rows(offsets_R1, batch.requests)
+        place_T, stored_T, offsets_B1 = _seen(batch, offsets_R1)
         row_T = row_of_element(offsets_B1, place_T.shape[0])
         same_TA = [
-            batch.spread_events(parts[event].values()).index_select(0, place_T)
-            == _only_id(parts[token]).index_select(0, row_T)
+            parts[event].values().index_select(0, stored_T) == _only_id(parts[token]).index_select(0, row_T)
             for token, event in self.names
         ]
+        if self.similar is not None:
+            same_TA += self.similar(batch, stored_T, row_T).unbind(dim=1)
         element_P, feature_P = torch.nonzero(torch.stack(same_TA, dim=1)).unbind(dim=1)
-        segment_P = row_T.index_select(0, element_P) * len(self.names) + feature_P
+        segment_P = row_T.index_select(0, element_P) * self.num_features + feature_P
         age_P = age_of_element(offsets_B1, row_T).index_select(0, element_P)
         number_PE = event_dense_TE.index_select(0, place_T.index_select(0, element_P))
         recent_P = (1.0 - number_PE[:, 0] / LONGEST_LOG_GAP).clamp(min=0.0)
         summed_PE = torch.cat([torch.ones_like(number_PE[:, :1]), number_PE[:, 1:]], dim=1)
-        num_segments = batch.size * len(self.names)
+        num_segments = batch.size * self.num_features
         found = [
             _told(segment_P[kept_P], summed_PE[kept_P], recent_P[kept_P], num_segments)
             for kept_P in (age_P < window for window in self.windows)
         ]
         found.append(_told(segment_P, summed_PE, recent_P, num_segments))
-        told_BM = torch.stack([f.view(batch.size, len(self.names), -1) for f in found], dim=2).flatten(1)
+        told_BM = torch.stack([f.view(batch.size, self.num_features, -1) for f in found], dim=2).flatten(1)
         return torch.cat([told_BM, length_B1], dim=1)
+
+
+def _seen(batch: Batch, offsets_R1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Events of every example's window: places among those of all windows, and among the stored; offsets [B + 1]."""
+    place_T, offsets_B1 = torch.arange(int(offsets_R1[-1]), device=offsets_R1.device), offsets_R1
+    if batch.requests is not None:
+        place_T, offsets_B1 = example_rows(offsets_R1, batch.requests)
+    stored_T = place_T if batch.shared is None else batch.shared.index_T.index_select(0, place_T)
+    return place_T, stored_T, offsets_B1
 
 
 def _told(segment_P: Tensor, summed_PE: Tensor, recent_P: Tensor, num_segments: int) -> Tensor:

@@ -27,7 +27,7 @@ def newest_windows(batch: Batch, layout: InputLayout, num_kept: int) -> Batch:
     shared = batch.shared
     if shared is None:
         ids, kept = newest_events(batch.ids, layout, num_kept)
-        return replace(batch, ids=ids, event_dense_TE=batch.event_dense_TE.index_select(0, kept))
+        return _with_events(batch, ids, kept)
     kept, kept_R1 = newest_index(lengths_to_offsets(shared.length_R), num_kept, shared.index_T.shape[0])
     index_T = shared.index_T.index_select(0, kept)
     used_U = torch.zeros_like(batch.event_dense_TE[:, 0], dtype=torch.bool).index_fill(0, index_T, True)
@@ -39,7 +39,14 @@ def newest_windows(batch: Batch, layout: InputLayout, num_kept: int) -> Batch:
         length_R=offsets_to_lengths(kept_R1),
         log_gap_T=shared.log_gap_T.index_select(0, kept),
     )
-    return replace(batch, ids=ids, event_dense_TE=batch.event_dense_TE.index_select(0, stored), shared=fewer)
+    return replace(_with_events(batch, ids, stored), shared=fewer)
+
+
+def _with_events(batch: Batch, ids: KeyedJaggedTensor, kept: torch.Tensor) -> Batch:
+    """The batch with other ids and some of its events."""
+    vectors = None if batch.event_vectors is None else batch.event_vectors.take(kept)
+    numbers_KE = batch.event_dense_TE.index_select(0, kept)
+    return replace(batch, ids=ids, event_dense_TE=numbers_KE, event_vectors=vectors)
 
 
 def _of_stored(

@@ -43,5 +43,7 @@ def _noting(model: FoundationModel, parts: Iterable[EncodedDay], told: list[Tens
         rows_N = np.unique(np.linspace(0, part.size - 1, min(part.size, HISTORY_ROWS)).astype(np.int64))
         for first in range(0, len(rows_N), HISTORY_BATCH):
             batch = part.batch(rows_N[first : first + HISTORY_BATCH])
+            if model.matches is not None and not first:
+                model.matches.fit(batch)
             told.append(model.history_numbers(batch).double())
         yield part

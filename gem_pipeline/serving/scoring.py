@@ -5,6 +5,7 @@ Rows are those of `examples`; their events come with them, so no lake is needed 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.encoded_day import EncodedDay, day_batches
 from gem_pipeline.batches.features import encode
 from gem_pipeline.batches.layout import InputLayout
-from gem_pipeline.batches.vectors import given_vectors
+from gem_pipeline.batches.vectors import GivenVectors, VectorRows, given_vectors
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
@@ -72,7 +73,7 @@ class Scorer:
         Args:
             model_input: columns of `examples` (labels may be missing) and `events`: for each row a list of
                 dictionaries with the columns of `user_events`. A vector may come as a column of its feature's name
-                (None: there is none); without the column no row has it.
+                (None: there is none); without the column no row has it. An event may bring vectors likewise.
             params: not used; part of the interface.
 
         Returns:
@@ -88,8 +89,21 @@ class Scorer:
             for f in self.layout.vectors
             if f.name in model_input.columns
         }
-        part = encode(self.contract, self.layout, rows, events, window=self.window, vectors=vectors)
+        part = encode(
+            self.contract, self.layout, rows, events, window=self.window,
+            vectors=GivenVectors(examples=vectors, events=partial(self._event_vectors, _known_events(model_input))),
+        )  # fmt: skip
         return pd.DataFrame(self.score([part]), columns=list(self.objectives), index=model_input.index)
+
+    def _event_vectors(self, known: dict[tuple[int, int], dict[str, Any]], events: pa.Table) -> dict[str, VectorRows]:
+        """Vectors that events brought along, by name."""
+        keys = zip(events["user_id"].to_pylist(), events["event_key"].to_pylist(), strict=True)
+        asked = [known[key] for key in keys]
+        dims = {f.name: f.dim for f in self.layout.vectors}
+        return {
+            name: given_vectors([event.get(name) for event in asked], name=name, dim=dims[name])
+            for name in self.layout.event_vectors
+        }
 
 
 def load_model(path: Path) -> Scorer:
@@ -135,5 +149,9 @@ def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.T
         )
     rows = frame.assign(**dict.fromkeys(labels - set(frame.columns)))
     arrow = pa.Table.from_pandas(rows[list(schema.column_names)], schema=schema.arrow(), preserve_index=False)
-    known = {(event["user_id"], event["event_key"]): event for events in frame[EVENTS] for event in events}
-    return arrow, pa.Table.from_pylist(list(known.values()), schema=event_schema.arrow())
+    return arrow, pa.Table.from_pylist(list(_known_events(frame).values()), schema=event_schema.arrow())
+
+
+def _known_events(frame: pd.DataFrame) -> dict[tuple[int, int], dict[str, Any]]:
+    """The events of all rows once each."""
+    return {(event["user_id"], event["event_key"]): event for events in frame[EVENTS] for event in events}

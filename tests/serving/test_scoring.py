@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from gem_pipeline.batches.reader import DayReader
-from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ModelStoreError, SchemaError
 from gem_pipeline.serving.scoring import EVENTS, load_model
 from gem_pipeline.training.plan import GEM, LOGISTIC, vertical_model
 from gem_pipeline.training.store import ModelStore
 from tests.chain_factory import VERTICALS, train_with_vectors
 from tests.lake_factory import DAYS, contract
+from tests.oracles.vectors import in_force
 
 TAUGHT = vertical_model(VERTICALS[0], "kd")
 KINDS = (GEM, TAUGHT, LOGISTIC)
@@ -139,7 +140,8 @@ def with_vectors(tmp_path_factory):
 def test_rows_bring_their_vectors_as_columns(with_vectors, name):
     model = load_model(ModelStore(with_vectors).require(name, DAYS[0]).path)
     lake = with_vectors / "lake"
-    parts = list(DayReader(model.contract, lake, window=WindowSpec(max_events=1)).day(DAYS[0]))
+    model.window = replace(model.window, max_events=2)
+    parts = list(DayReader(model.contract, lake, window=model.window).day(DAYS[0]))
     expected = pd.DataFrame(model.score(parts), columns=list(model.objectives))
     rows = DeltaTable(str(lake / "examples")).to_pyarrow_table().to_pandas().set_index("impression_id", drop=False)
     rows = rows.loc[[i for part in parts for i in part.impression_ids.to_pylist()]]
@@ -147,8 +149,11 @@ def test_rows_bring_their_vectors_as_columns(with_vectors, name):
         taken = [part.vectors[feature.name].take(np.arange(part.size)) for part in parts]
         rows[feature.name] = [v if there else None for vs, has in taken for v, there in zip(vs, has, strict=True)]
     events = DeltaTable(str(lake / "user_events")).to_pyarrow_table().to_pylist()
+    ads = DeltaTable(str(lake / "ad_vectors")).to_pyarrow_table().to_pylist()
+    for e in events:
+        at = {"entity": e["ad_id"], "time": e["event_ts"]}
+        e["image"] = in_force(ads, key="ad_id", name="image", since="valid_from", **at)
     rows[EVENTS] = [[e for e in events if e["user_id"] == user] for user in rows.user_id]
-    model.window = WindowSpec(max_events=1)
     found = model.predict(rows)
     assert np.allclose(found, expected, atol=1e-6)
     without = model.predict(rows.drop(columns=["image", "taste"]))
