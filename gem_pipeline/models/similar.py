@@ -2,7 +2,7 @@
 
 Equal ids find the same maker and category; vectors of image or text also find what is alike and carries no common id
 (tiers of similarity: Sheng et al., Enhancing Taobao display advertising with multimodal representations, arXiv
-2407.19467, section 3.3; one tier whose bound follows from the data is ours). Nothing here has a gradient.
+2407.19467, SimTier; one tier whose bound follows from the data is ours). Nothing here has a gradient.
 
 Legend: B rows, T events of the whole batch, V event vectors, D numbers of one.
 """
