@@ -22,6 +22,7 @@ from gem_pipeline.batches.vectors import VectorRows
 
 Longs = npt.NDArray[np.int64]
 LOG_GAP_SCALE = 8.0  # log1p of the gap of an event is divided by this to be of order one
+LONGEST_GAP_S = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,11 @@ class EncodedDay:
             values.append(self.event_ids[feature.name][stored_U])
             lengths.append(stored_B)
         return np.concatenate(values), np.concatenate(lengths)
+
+
+def gap_seconds(event_dense_TE: torch.Tensor) -> torch.Tensor:
+    """Seconds from each event to the impression, read back from the first event number, [T, E] -> [T]."""
+    return torch.expm1(event_dense_TE[:, 0] * LOG_GAP_SCALE).clamp(0.0, LONGEST_GAP_S)
 
 
 def requests(user_B: Longs, as_of_B: Longs) -> tuple[Longs, Longs]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.encoded_day import gap_seconds
 from gem_pipeline.batches.layout import DID_PREFIX, SURFACE, InputLayout
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
@@ -36,7 +37,7 @@ from gem_pipeline.models.newest import newest_windows
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.separate import SeparateConfig
-from gem_pipeline.models.sequence import EventEncoder, EventMask, gap_seconds
+from gem_pipeline.models.sequence import EventEncoder, EventMask
 from gem_pipeline.models.trunk import Trunk, TrunkConfig
 from gem_pipeline.models.vectors import vector_towers
 from gem_pipeline.models.wukong import WukongConfig

@@ -12,17 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from gem_pipeline.batches.encoded_day import LOG_GAP_SCALE
 from gem_pipeline.kernels.attention import jagged_attention, jagged_row_matmul, jagged_softmax_pool
 from gem_pipeline.kernels.jagged import rotate
 from gem_pipeline.models.blocks import mlp
-
-LONGEST_GAP_S = 1e9
-
-
-def gap_seconds(event_dense_TE: Tensor) -> Tensor:
-    """Seconds from each event to the impression, read back from the first event number, [T, E] -> [T]."""
-    return torch.expm1(event_dense_TE[:, 0] * LOG_GAP_SCALE).clamp(0.0, LONGEST_GAP_S)
 
 
 class EventEncoder(nn.Module):
