@@ -26,7 +26,7 @@ KINDS = {
     "vectors": ("image_vector", "text_vector", "audio_vector"),
 }
 LOGS = (Log(name="everyday", events=400_000, days=10), Log(name="cold_start", events=400_000, days=10))
-JUDGED_DAYS, SEEDS = 3, 2
+JUDGED_DAYS, SEEDS = 3, 3
 
 
 def lines(logs: Sequence[Log], kinds: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]]:

@@ -28,8 +28,8 @@ inputs, first-order terms and heads. FLOPs count every example's history by itse
 request share part of it when GEM learns. Numbers of matching events, which the peers lack, are part of GEM; on the
 worlds they are counted among the newest 1 024 events, by equal ids and by vectors that look alike, and
 `dcnv2_matches` is DCN V2 with the very same numbers: what it lacks of GEM is the architecture's, what it gains over
-DCN V2 the numbers'. They cost time, but no FLOPs. Points of the real logs are older: GEM without matching events, and
-nobody's means over histories normalised.
+DCN V2 the numbers'. Counting costs time, but no FLOPs. Points of the real logs are older: GEM without matching events,
+and nobody's means over histories normalised.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
 all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.

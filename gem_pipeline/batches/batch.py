@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from gem_pipeline.batches.layout import InputLayout
+
 
 @dataclass(frozen=True, kw_only=True)
 class SharedHistories:
@@ -172,3 +174,27 @@ class Batch:
             event_vectors=self.event_vectors.to(device) if self.event_vectors is not None else None,
             weight_BK=self.weight_BK.to(device) if self.weight_BK is not None else None,
         )
+
+
+def chosen_events(ids: KeyedJaggedTensor, layout: InputLayout, events: Tensor, length_B: Tensor) -> KeyedJaggedTensor:
+    """The same tokens with some of the events.
+
+    Args:
+        ids: keys of the layout, stride B.
+        layout: names the tokens and the event features.
+        events: which of them, by their places, row by row, int64.
+        length_B: how many each row has then.
+    """
+    parts = ids.to_dict()
+    tokens = [parts[feature.name] for feature in layout.tokens]
+    length_B = length_B.to(ids.lengths().dtype)
+    return KeyedJaggedTensor(
+        keys=list(layout.keys),
+        values=torch.cat(
+            [
+                *(token.values() for token in tokens),
+                *(parts[feature.name].values().index_select(0, events) for feature in layout.event_ids),
+            ]
+        ),
+        lengths=torch.cat([*(token.lengths() for token in tokens), length_B.repeat(len(layout.event_ids))]),
+    )

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from gem_pipeline.batches import encoding
 from gem_pipeline.batches.encoded_day import EncodedDay
-from gem_pipeline.batches.history import History
+from gem_pipeline.batches.history import History, longs
 from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, labels_and_masks
 from gem_pipeline.batches.layout import DID_PREFIX, EVENT_AD, EVENT_SOURCE, EVENT_SURFACE, InputLayout
 from gem_pipeline.batches.selection import find_windows
@@ -101,7 +101,7 @@ def _allowed_vectors(
 
 def impression_times(rows: pa.Table) -> Longs:
     """Impression times of examples, microseconds since the epoch (UTC)."""
-    return rows["impression_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+    return longs(rows, "impression_ts")
 
 
 def _place_rows(column: pa.ChunkedArray, names: tuple[str, ...], first: int = 1) -> Longs:

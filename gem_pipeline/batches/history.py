@@ -57,8 +57,8 @@ class History:
     """
 
     def __init__(self, events: pa.Table, *, allowance_s: int) -> None:
-        user, happened, arrived = (_longs(events, name) for name in ("user_id", "event_ts", "ingest_ts"))
-        order = _time_order(user, happened, arrived, _longs(events, "event_key"))
+        user, happened, arrived = (longs(events, name) for name in ("user_id", "event_ts", "ingest_ts"))
+        order = _time_order(user, happened, arrived, longs(events, "event_key"))
         self._events, self._order = events, order
         self.user_E, self.happened_E = user[order], happened[order]
         self.visible_E = np.maximum(happened + 1, arrived - allowance_s * 1_000_000)[order]
@@ -112,7 +112,8 @@ def ranges(begin_N: Longs, stop_N: Longs) -> Longs:
     return np.repeat(begin_N - offset_N, length_N) + np.arange(int(length_N.sum()), dtype=np.int64)
 
 
-def _longs(table: pa.Table, column: str) -> Longs:
+def longs(table: pa.Table, column: str) -> Longs:
+    """A column of ids or times as integers; times in microseconds since the epoch (UTC)."""
     values = table[column]
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())

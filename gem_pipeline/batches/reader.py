@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.batches.features import encode, event_columns, impression_times
+from gem_pipeline.batches.history import longs
 from gem_pipeline.batches.labels import NOTHING_KNOWN, KnownConversions, known_conversions
 from gem_pipeline.batches.lake import SilverTable, TablePart
 from gem_pipeline.batches.layout import InputLayout, input_layout
@@ -153,7 +154,7 @@ class DayReader:
 
     def _of_events(self, events: pa.Table) -> dict[str, VectorRows]:
         """Vectors of the ads of some events, in force when they happened."""
-        happened_E = events["event_ts"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        happened_E = longs(events, "event_ts")
         readers = [reader for reader in self._vectors if reader.origin == "ads"]
         return {name: rows for reader in readers for name, rows in reader.read(events, happened_E).items()}
 

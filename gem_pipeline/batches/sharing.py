@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
-
-from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.batch import Batch, chosen_events
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.requests import window_places
 
@@ -21,23 +18,11 @@ def expand_histories(batch: Batch, layout: InputLayout) -> Batch:
     """
     if batch.shared is None:
         return batch
-    parts = batch.ids.to_dict()
-    tokens = [feature.name for feature in layout.tokens]
-    events = [feature.name for feature in layout.event_ids]
     shared = batch.shared
     window_B = shared.length_R.index_select(0, shared.request_B)
     window_index_T = window_places(shared.length_R, shared.request_B, window_B)
-    length_B, event_index_T = window_B.to(batch.ids.lengths().dtype), shared.index_T.index_select(0, window_index_T)
-    ids = KeyedJaggedTensor(
-        keys=[*tokens, *events],
-        values=torch.cat(
-            [
-                *(parts[name].values() for name in tokens),
-                *(parts[name].values().index_select(0, event_index_T) for name in events),
-            ]
-        ),
-        lengths=torch.cat([*(parts[name].lengths() for name in tokens), length_B.repeat(len(events))]),
-    )
+    event_index_T = shared.index_T.index_select(0, window_index_T)
+    ids = chosen_events(batch.ids, layout, event_index_T, window_B)
     number_TE = batch.window_numbers().index_select(0, window_index_T)
     own = None if batch.event_vectors is None else batch.event_vectors.take(event_index_T)
     return replace(batch, ids=ids, event_dense_TE=number_TE, shared=None, event_vectors=own)

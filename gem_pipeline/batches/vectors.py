@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gem_pipeline.batches.history import count_until
+from gem_pipeline.batches.history import count_until, longs
 from gem_pipeline.batches.lake import SilverTable, TablePart
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.contracts.tables import ALL_DAYS, Origin, entity_key
@@ -111,7 +111,7 @@ class VectorVersions:
     def __init__(self, rows: pa.Table, *, key: str, dims: dict[str, int]) -> None:
         rows = rows.sort_by([(key, "ascending"), ("valid_from", "ascending")])
         self._key_V = rows[key].to_numpy()
-        self._from_V = rows["valid_from"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        self._from_V = longs(rows, "valid_from")
         self._vectors = {name: _matrix(rows[name], name, dim) for name, dim in dims.items()}
 
     def as_of(self, key_N: Longs, time_N: Longs) -> dict[str, VectorRows]:

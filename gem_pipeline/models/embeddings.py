@@ -14,9 +14,10 @@ from torchrec.modules.embedding_configs import EmbeddingConfig
 from torchrec.modules.embedding_modules import EmbeddingCollection
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from gem_pipeline.batches.batch import chosen_events
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.kernels.jagged import lengths_to_offsets, newest_index
+from gem_pipeline.kernels.jagged import lengths_to_offsets, newest_index, offsets_to_lengths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,20 +124,7 @@ def newest_events(ids: KeyedJaggedTensor, layout: InputLayout, num_kept: int) ->
     Returns:
         The shorter ids, and the positions of the kept events in the old event order, int64.
     """
-    parts = ids.to_dict()
-    first = parts[layout.event_ids[0].name]
+    first = ids[layout.event_ids[0].name]
     offsets_B1 = lengths_to_offsets(first.lengths())
     kept, kept_offsets_B1 = newest_index(offsets_B1, num_kept, first.values().shape[0])
-    kept_length_B = (kept_offsets_B1[1:] - kept_offsets_B1[:-1]).to(first.lengths().dtype)
-    events = [feature.name for feature in layout.event_ids]
-    shorter = KeyedJaggedTensor(
-        keys=[*(f.name for f in layout.tokens), *events],
-        values=torch.cat(
-            [
-                *(parts[f.name].values() for f in layout.tokens),
-                *(parts[name].values().index_select(0, kept) for name in events),
-            ]
-        ),
-        lengths=torch.cat([*(parts[f.name].lengths() for f in layout.tokens), kept_length_B.repeat(len(events))]),
-    )
-    return shorter, kept
+    return chosen_events(ids, layout, kept, offsets_to_lengths(kept_offsets_B1)), kept

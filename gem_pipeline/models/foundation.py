@@ -308,7 +308,7 @@ class FoundationModel(nn.Module):
         embedded = self.embeddings(batch.ids)
         event_dense_TE = batch.window_numbers()
         offsets_R1 = lengths_to_offsets(batch.window_lengths(offsets_to_lengths(embedded.offsets_B1)))
-        told_BH = self.normalize_history(self._told(read, batch))
+        told_BH = self.normalize_history(self._told(read, batch, event_dense_TE, offsets_R1))
         number_BF = torch.cat([self.normalize(batch.dense_BF), told_BH], dim=1)
         event_TD = self._embedded_events(batch, torch.stack(embedded.event_TD).sum(dim=0))
         rows = EventRows(
@@ -339,13 +339,13 @@ class FoundationModel(nn.Module):
     def history_numbers(self, batch: Batch) -> Tensor:
         """What is averaged and counted over the histories of a batch as it was read, not normalised, [B, H]."""
         batch = batch.shown_anywhere(SURFACE) if self.config.surfaces_alike else batch
-        return self._told(batch, self.attended(batch))
+        near = self.attended(batch)
+        length_R = near.window_lengths(near.ids[self.layout.event_ids[0].name].lengths())
+        return self._told(batch, near, near.window_numbers(), lengths_to_offsets(length_R))
 
     @torch.no_grad()
-    def _told(self, read: Batch, near: Batch) -> Tensor:
-        numbers_TE = near.window_numbers()
-        length_R = near.window_lengths(near.ids[self.layout.event_ids[0].name].lengths())
-        told = [near.spread_requests(self.statistics(numbers_TE, lengths_to_offsets(length_R)))]
+    def _told(self, read: Batch, near: Batch, event_dense_TE: Tensor, offsets_R1: Tensor) -> Tensor:
+        told = [near.spread_requests(self.statistics(event_dense_TE, offsets_R1))]
         if self.matches is not None:
             told.append(self.matches(read))
         return torch.cat(told, dim=1)

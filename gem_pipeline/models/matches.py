@@ -49,9 +49,7 @@ class MatchedHistory(nn.Module):
         """Fix from which cosine on events count as alike, where that is not known yet, by the pairs of a batch."""
         if self.similar is None or not (self.similar.bound_V >= UNKNOWN).any():
             return
-        length_R = batch.window_lengths(batch.ids[self.event].lengths())
-        place_T, stored_T, offsets_B1 = _seen(batch, lengths_to_offsets(length_R))
-        row_T = row_of_element(offsets_B1, place_T.shape[0])
+        _, stored_T, row_T, _ = _seen(batch, batch.window_lengths(batch.ids[self.event].lengths()))
         self.similar.fit(self.similar.cosines(batch, stored_T, row_T))
 
     @torch.no_grad()
@@ -60,12 +58,10 @@ class MatchedHistory(nn.Module):
         event_dense_TE = batch.window_numbers()
         parts = batch.ids.to_dict()
         length_R = batch.window_lengths(parts[self.event].lengths())
-        offsets_R1 = lengths_to_offsets(length_R)
         length_B1 = batch.spread_requests(torch.log1p(length_R.to(event_dense_TE.dtype))[:, None] / COUNT_SCALE)
         if not self.num_features:
             return length_B1
-        place_T, stored_T, offsets_B1 = _seen(batch, offsets_R1)
-        row_T = row_of_element(offsets_B1, place_T.shape[0])
+        place_T, stored_T, row_T, offsets_B1 = _seen(batch, length_R)
         same_TA = [
             parts[event].values().index_select(0, stored_T) == _only_id(parts[token]).index_select(0, row_T)
             for token, event in self.names
@@ -88,13 +84,14 @@ class MatchedHistory(nn.Module):
         return torch.cat([told_BM, length_B1], dim=1)
 
 
-def _seen(batch: Batch, offsets_R1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Events of every example's window: places among those of all windows, and among the stored; offsets [B + 1]."""
-    place_T, offsets_B1 = torch.arange(int(offsets_R1[-1]), device=offsets_R1.device), offsets_R1
+def _seen(batch: Batch, length_R: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Events of every example's window: places among those of all windows and among the stored, rows [T]; offsets."""
+    offsets_B1 = lengths_to_offsets(length_R)
+    place_T = torch.arange(int(offsets_B1[-1]), device=offsets_B1.device)
     if batch.requests is not None:
-        place_T, offsets_B1 = example_rows(offsets_R1, batch.requests)
+        place_T, offsets_B1 = example_rows(offsets_B1, batch.requests)
     stored_T = place_T if batch.shared is None else batch.shared.index_T.index_select(0, place_T)
-    return place_T, stored_T, offsets_B1
+    return place_T, stored_T, row_of_element(offsets_B1, place_T.shape[0]), offsets_B1
 
 
 def _told(segment_P: Tensor, summed_PE: Tensor, recent_P: Tensor, num_segments: int) -> Tensor:

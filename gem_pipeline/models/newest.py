@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.batch import Batch, chosen_events
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.kernels.jagged import lengths_to_offsets, newest_index, offsets_to_lengths, row_of_element
 from gem_pipeline.models.embeddings import newest_events
@@ -32,7 +33,7 @@ def newest_windows(batch: Batch, layout: InputLayout, num_kept: int) -> Batch:
     index_T = shared.index_T.index_select(0, kept)
     used_U = torch.zeros_like(batch.event_dense_TE[:, 0], dtype=torch.bool).index_fill(0, index_T, True)
     stored = torch.nonzero(used_U).flatten()
-    ids = _of_stored(batch.ids, layout, stored, used_U)
+    ids = chosen_events(batch.ids, layout, stored, _stored_lengths(batch, layout, used_U))
     fewer = replace(
         shared,
         index_T=(torch.cumsum(used_U, 0) - 1).index_select(0, index_T),
@@ -42,29 +43,15 @@ def newest_windows(batch: Batch, layout: InputLayout, num_kept: int) -> Batch:
     return replace(_with_events(batch, ids, stored), shared=fewer)
 
 
-def _with_events(batch: Batch, ids: KeyedJaggedTensor, kept: torch.Tensor) -> Batch:
+def _with_events(batch: Batch, ids: KeyedJaggedTensor, kept: Tensor) -> Batch:
     """The batch with other ids and some of its events."""
     vectors = None if batch.event_vectors is None else batch.event_vectors.take(kept)
     numbers_KE = batch.event_dense_TE.index_select(0, kept)
     return replace(batch, ids=ids, event_dense_TE=numbers_KE, event_vectors=vectors)
 
 
-def _of_stored(
-    ids: KeyedJaggedTensor, layout: InputLayout, stored: torch.Tensor, used_U: torch.Tensor
-) -> KeyedJaggedTensor:
-    """The ids of some stored events, and those of all tokens."""
-    parts = ids.to_dict()
-    tokens, events = [f.name for f in layout.tokens], [f.name for f in layout.event_ids]
-    length_B = parts[events[0]].lengths()
+def _stored_lengths(batch: Batch, layout: InputLayout, used_U: Tensor) -> Tensor:
+    """How many of the stored events that are still used each row holds, [B]."""
+    length_B = batch.ids[layout.event_ids[0].name].lengths()
     row_U = row_of_element(lengths_to_offsets(length_B), used_U.shape[0])
-    kept_B = torch.zeros_like(length_B).index_add(0, row_U, used_U.to(length_B.dtype))
-    return KeyedJaggedTensor(
-        keys=[*tokens, *events],
-        values=torch.cat(
-            [
-                *(parts[name].values() for name in tokens),
-                *(parts[name].values().index_select(0, stored) for name in events),
-            ]
-        ),
-        lengths=torch.cat([*(parts[name].lengths() for name in tokens), kept_B.repeat(len(events))]),
-    )
+    return torch.zeros_like(length_B).index_add(0, row_U, used_U.to(length_B.dtype))

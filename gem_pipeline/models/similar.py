@@ -61,11 +61,8 @@ class SimilarEvents(nn.Module):
             all_PD = torch.cat([_direction(value_PD), value_PD.new_full((1, value_PD.shape[1]), torch.nan)])
             at_T = events.place_UF[:, column].index_select(0, place_T)
             at_T = at_T.where(at_T >= 0, value_PD.shape[0])
-            blocks = zip(
-                at_T.split(BLOCK_NUMBERS // self.dims[place]),
-                row_T.split(BLOCK_NUMBERS // self.dims[place]),
-                strict=True,
-            )
+            block = BLOCK_NUMBERS // self.dims[place]
+            blocks = zip(at_T.split(block), row_T.split(block), strict=True)
             found.append(
                 torch.cat([(all_PD.index_select(0, a) * own_BD.index_select(0, r)).sum(dim=1) for a, r in blocks])
             )

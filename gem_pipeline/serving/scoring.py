@@ -32,6 +32,7 @@ from gem_pipeline.training.store import StoredModel
 
 EVENTS = "events"  # column of `predict` that holds each row's events
 SCORING_BATCH = 512
+Events = dict[tuple[int, int], dict[str, Any]]
 
 
 class Scorer:
@@ -83,7 +84,8 @@ class Scorer:
             SchemaError: a column is missing, or holds a vector of another dimension or with NaN.
         """
         del params
-        rows, events = _tables(model_input, self.contract)
+        rows, known = _rows_and_events(model_input, self.contract)
+        events = pa.Table.from_pylist(list(known.values()), schema=tables.user_events(self.contract).arrow())
         vectors = {
             f.name: given_vectors(model_input[f.name].tolist(), name=f.name, dim=f.dim)
             for f in self.layout.vectors
@@ -91,11 +93,11 @@ class Scorer:
         }
         part = encode(
             self.contract, self.layout, rows, events, window=self.window,
-            vectors=GivenVectors(examples=vectors, events=partial(self._event_vectors, _known_events(model_input))),
+            vectors=GivenVectors(examples=vectors, events=partial(self._event_vectors, known)),
         )  # fmt: skip
         return pd.DataFrame(self.score([part]), columns=list(self.objectives), index=model_input.index)
 
-    def _event_vectors(self, known: dict[tuple[int, int], dict[str, Any]], events: pa.Table) -> dict[str, VectorRows]:
+    def _event_vectors(self, known: Events, events: pa.Table) -> dict[str, VectorRows]:
         """Vectors that events brought along, by name."""
         keys = zip(events["user_id"].to_pylist(), events["event_key"].to_pylist(), strict=True)
         asked = [known[key] for key in keys]
@@ -137,9 +139,9 @@ def _window(model: FoundationModel | VerticalModel | LogisticBaseline) -> Window
     return model.config.read_window if isinstance(model, FoundationModel) else model.config.history
 
 
-def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.Table]:
-    """Examples with missing labels as null, and the events of all rows once each."""
-    schema, event_schema = tables.examples(contract), tables.user_events(contract)
+def _rows_and_events(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, Events]:
+    """Examples with missing labels as null, and the events of all rows once each, by user and key."""
+    schema = tables.examples(contract)
     labels = {tables.label_column(o.name) for o in contract.column_objectives}
     labels |= {tables.OPTED_OUT} & set(schema.column_names)
     if missing := [name for name in (*schema.column_names, EVENTS) if name not in frame.columns and name not in labels]:
@@ -149,9 +151,4 @@ def _tables(frame: pd.DataFrame, contract: DataContract) -> tuple[pa.Table, pa.T
         )
     rows = frame.assign(**dict.fromkeys(labels - set(frame.columns)))
     arrow = pa.Table.from_pandas(rows[list(schema.column_names)], schema=schema.arrow(), preserve_index=False)
-    return arrow, pa.Table.from_pylist(list(_known_events(frame).values()), schema=event_schema.arrow())
-
-
-def _known_events(frame: pd.DataFrame) -> dict[tuple[int, int], dict[str, Any]]:
-    """The events of all rows once each."""
-    return {(event["user_id"], event["event_key"]): event for events in frame[EVENTS] for event in events}
+    return arrow, {(event["user_id"], event["event_key"]): event for events in frame[EVENTS] for event in events}
