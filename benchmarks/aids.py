@@ -20,7 +20,7 @@ from benchmarks.trials.truth import true_difference
 from gem_pipeline.config.ladder import MATCH_WINDOWS
 from gem_pipeline.metrics.pooling import ALL
 
-MODEL = "tiny+no_matches"  # the reference is older than the numbers of matching events, which are a row
+MODEL = "tiny+no_matches+no_pairs"  # the reference is older than these, which are rows
 LEARNT = tuple(f"2022-04-{day}" for day in range(25, 31)) + tuple(f"2022-05-0{day}" for day in range(1, 5))
 JUDGED = ("2022-05-05",)
 TRAINING = {"batch_size": 256, "dense_lr": 1e-3}
@@ -28,6 +28,7 @@ OBJECTIVES = (ALL, "click", "long_view")
 SEEDS, QUICK_ROWS = 1, 2
 BASELINE = "tiny, a day at a time, two passes in batches of 256"
 MATCHES = "numbers of matching events"
+PAIRS = "weights of pairs of ids"
 SIMILAR = f"{MATCHES}, and of those that look alike"
 WORLD = Log(name="everyday", events=4_000_000, days=10)
 WORLD_LEARNT, WORLD_JUDGED = ("2026-01-14", "2026-01-15", "2026-01-16"), ("2026-01-17",)
@@ -37,6 +38,7 @@ FALLING = {"final_rate": 0.1}
 # What differs from TRAINING and from the rung: of training, of the model, of the trial.
 AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     MATCHES: ({}, {"match_windows": MATCH_WINDOWS, "matched_events": 1024}, {}),
+    PAIRS: ({}, {"pair_rows": 65_536}, {}),
     "one pass": ({"epochs": 1}, {}, {}),
     "three passes": ({"epochs": 3}, {}, {}),
     "a rate that falls over each day": (FALLING, {}, {}),
@@ -74,17 +76,21 @@ def lines(aids: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]
             )  # fmt: skip
 
 
-def world_lines(jobs: int) -> Iterator[dict[str, Any]]:
-    """Matching events on a world, one pass over three days, clicks judged by their true probabilities."""
+def world_lines(aid: str, jobs: int) -> Iterator[dict[str, Any]]:
+    """Matching events or pairs of ids on a world, one pass over three days, clicks judged by true probabilities."""
     reference = replace(trial("one pass", 0), log=WORLD.key, learnt=WORLD_LEARNT, judged=WORLD_JUDGED)
-    whole = replace(reference, model="tiny")
-    exact = replace(whole, foundation=(("similar_share", 0.0),))
-    without, *found = cells([reference, exact, whole], jobs=jobs)
-    for name, cell in zip((MATCHES, SIMILAR), found, strict=True):
+    matching = replace(reference, model="tiny+no_pairs")
+    if aid == PAIRS:
+        named = {PAIRS: replace(reference, model="tiny")}
+        reference = matching
+    else:
+        named = {MATCHES: replace(matching, foundation=(("similar_share", 0.0),)), SIMILAR: matching}
+    without, *found = cells([reference, *named.values()], jobs=jobs)
+    for name, cell in zip(named, found, strict=True):
         yield line(
             "ablation", "ne_delta_of_aid", **interval(true_difference([cell], [without]).relative),
             unit="relative true NE, clicks", size=f"{WORLD.key}: {name}",
-            baseline="tiny+no_matches, three days, one pass in batches of 256", runs=1,
+            baseline=f"{reference.model}, three days, one pass in batches of 256", runs=1,
         )  # fmt: skip
 
 
@@ -103,8 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     aids, seeds = (options.aids[:QUICK_ROWS], 1) if options.quick else (options.aids, options.seeds)
     append(options.json, lines(aids, seeds, options.jobs))
-    if MATCHES in aids and not options.quick:
-        append(options.json, world_lines(options.jobs))
+    for aid in (MATCHES, PAIRS):
+        if aid in aids and not options.quick:
+            append(options.json, world_lines(aid, options.jobs))
     return 0
 
 

@@ -25,9 +25,9 @@ def small_layout() -> InputLayout:
     return InputLayout(
         tables=(TableSpec(name="ad", rows=50), TableSpec(name="content", rows=20), TableSpec(name="place", rows=8)),
         tokens=(
-            IdFeature(name="ad", table="ad"),
-            IdFeature(name="surface", table="place"),
-            IdFeature(name="tags", table="content"),
+            IdFeature(name="ad", table="ad", origin="ads"),
+            IdFeature(name="surface", table="place", origin="impressions"),
+            IdFeature(name="tags", table="content", origin="ads"),
         ),
         event_ids=(IdFeature(name="event_ad", table="ad"), IdFeature(name="event_surface", table="place")),
         dense=("age", "rate", "count"),

@@ -159,12 +159,6 @@ class Planned:
         )
 
 
-def _model(source: Source, architecture: str) -> str:
-    """GEM's cells on real logs are older than its numbers of matching events, which change nothing there (`aids`)."""
-    older = architecture == GEM and source.log.name in REAL_LOGS
-    return f"{MODELS[architecture]}+no_matches" if older else MODELS[architecture]
-
-
 def planned(
     source: Source, architecture: str, size: str, *, days: int, seed: int, history: int = 0, num_surfaces: int = 0,
     rate: float = 0.0,
@@ -173,7 +167,7 @@ def planned(
     axis = LENGTHS if history else SURFACES if num_surfaces else CHOICE if rate else SIZE_DATA
     seen, is_real = history or HISTORY, source.log.name in REAL_LOGS
     trial = Trial(
-        log=source.log.key, model=_model(source, architecture), seed=seed, learnt=source.learnt[-days:],
+        log=source.log.key, model=MODELS[architecture], seed=seed, learnt=source.learnt[-days:],
         judged=source.judged, surfaces=source.surfaces[:num_surfaces], history=seen,
         foundation=overrides(architecture, size, seen) + (() if is_real else counting(architecture)),
         training=training(rate or RATE[architecture], source.lengths_batch if history else BATCH),

@@ -46,7 +46,7 @@ def with_user_id(part: EncodedDay, rows: int) -> EncodedDay:
     layout = replace(
         part.layout,
         tables=(*part.layout.tables, TableSpec(name="user", rows=rows)),
-        tokens=(*part.layout.tokens, IdFeature(name="user", table="user")),
+        tokens=(*part.layout.tokens, IdFeature(name="user", table="user", origin="users")),
     )
     ids = part.user_N % (rows - 1) + 1, np.ones(part.size, dtype=np.int64)
     return replace(part, layout=layout, token_ids=part.token_ids | {"user": ids})

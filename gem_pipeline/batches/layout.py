@@ -18,6 +18,7 @@ SURFACE = "surface"  # name of the token that tells the example's own surface
 EVENT_SOURCE = "event_source"
 LOG_GAP = "log_gap_s"  # the time from an event to the impression; always the first event number
 WHOLE_IDS = 2**62  # ids that are not hashed into the rows of a table are hashed into so many
+AD_SIDE = "ads"  # origin of the tokens that tell of the ad
 PLACE_TABLE = "place"  # small table that surfaces and event sources share
 
 
@@ -43,10 +44,17 @@ class TableSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdFeature:
-    """An id feature and the table that embeds it."""
+    """An id feature.
+
+    Attributes:
+        name: of the feature.
+        table: that embeds it.
+        origin: of a token, as `contracts.Feature.origin` has it; empty for what an event carries.
+    """
 
     name: str
     table: str
+    origin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,9 +188,9 @@ def input_layout(contract: DataContract) -> InputLayout:
             TableSpec(name=PLACE_TABLE, rows=1 + len(contract.surfaces) + len(contract.sequence.sources)),
         ),
         tokens=(
-            IdFeature(name="ad", table=contract.sequence.ad_table),
-            IdFeature(name=SURFACE, table=PLACE_TABLE),
-            *(IdFeature(name=f.name, table=f.table) for f in id_features if f.table),
+            IdFeature(name="ad", table=contract.sequence.ad_table, origin=AD_SIDE),
+            IdFeature(name=SURFACE, table=PLACE_TABLE, origin="impressions"),
+            *(IdFeature(name=f.name, table=f.table, origin=f.origin) for f in id_features if f.table),
         ),
         event_ids=(
             IdFeature(name=EVENT_AD, table=contract.sequence.ad_table),

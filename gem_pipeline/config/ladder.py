@@ -47,6 +47,7 @@ def tiny() -> RunConfig:
             match_windows=MATCH_WINDOWS,
             matched_events=1024,
             similar_share=SIMILAR_SHARE,
+            pair_rows=65_536,
         ),
         training=TrainConfig(
             batch_size=128, epochs=2, dense_lr=7e-4, embedding_lr=0.003, weight_decay=0.01, averaging_horizon=200
@@ -66,7 +67,7 @@ def small() -> RunConfig:
         FoundationConfig(
             dim=64, layers=3, heads=2, history=WindowSpec(max_events=256),
             match_windows=MATCH_WINDOWS, matched_events=1024, similar_share=SIMILAR_SHARE,
-            event_mask=16, num_summary=8,
+            pair_rows=262_144, event_mask=16, num_summary=8,
             fmb_tokens=16, lcb_tokens=16, rank=16, fmb_hidden=(384,), dense_hidden=(128,), trunk_hidden=(256,),
             representation_dim=64, num_recent=4,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=16, tokens=4, rank=4)),
@@ -83,7 +84,7 @@ def base() -> RunConfig:
         FoundationConfig(
             dim=128, layers=4, heads=4, history=WindowSpec(max_events=1024),
             match_windows=MATCH_WINDOWS, matched_events=4096, similar_share=SIMILAR_SHARE,
-            event_mask=32, num_summary=16,
+            pair_rows=1_048_576, event_mask=32, num_summary=16,
             fmb_tokens=24, lcb_tokens=24, rank=24, fmb_hidden=(768,), dense_hidden=(256,), trunk_hidden=(512,),
             representation_dim=128, num_recent=4,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=32, tokens=8, rank=8)),
@@ -100,7 +101,7 @@ def large() -> RunConfig:
         FoundationConfig(
             dim=256, layers=8, heads=4, history=WindowSpec(max_events=4096),
             match_windows=MATCH_WINDOWS, matched_events=16_384, similar_share=SIMILAR_SHARE,
-            event_mask=64, num_summary=32,
+            pair_rows=4_194_304, event_mask=64, num_summary=32,
             fmb_tokens=32, lcb_tokens=32, rank=32, fmb_hidden=(1280,), dense_hidden=(512,), trunk_hidden=(1024,),
             representation_dim=256, num_recent=8,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=64, tokens=16, rank=8)),
@@ -117,7 +118,7 @@ def xl() -> RunConfig:
         FoundationConfig(
             dim=512, layers=12, heads=8, history=WindowSpec(max_events=16_384),
             match_windows=MATCH_WINDOWS, matched_events=65_536, similar_share=SIMILAR_SHARE,
-            event_mask=128, num_summary=64,
+            pair_rows=16_777_216, event_mask=128, num_summary=64,
             fmb_tokens=64, lcb_tokens=64, rank=64, fmb_hidden=(2048,), dense_hidden=(1024,), trunk_hidden=(2048,),
             representation_dim=512, num_recent=16,
             kunlun=KunlunSettings(pool=SeedPoolingConfig(seeds=128, tokens=32, rank=8)),

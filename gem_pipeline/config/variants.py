@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.experts import ExpertConfig
-from gem_pipeline.models.foundation import Backbone, FoundationConfig, Interaction
+from gem_pipeline.models.foundation import Backbone, FoundationConfig
+from gem_pipeline.models.interaction import InteractionName
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.pooling import SeedPoolingConfig
 from gem_pipeline.models.pyramid import PyramidConfig
@@ -130,12 +131,17 @@ def no_matches(model: FoundationConfig) -> FoundationConfig:
     return replace(model, match_windows=(), matched_events=0, similar_share=0.0)
 
 
+def no_pairs(model: FoundationConfig) -> FoundationConfig:
+    """No weights of pairs of ids."""
+    return replace(model, pair_rows=0)
+
+
 def wukong_alone(model: FoundationConfig) -> FoundationConfig:
     """Wukong over all tokens and one pooled vector of the history, none of the other blocks."""
     return replace(_plain(model), backbone="compressed")
 
 
-def _baseline(name: Interaction) -> Variant:
+def _baseline(name: InteractionName) -> Variant:
     def chosen(model: FoundationConfig) -> FoundationConfig:
         return replace(_plain(model), interaction=name)
 
@@ -157,7 +163,7 @@ def _plain(model: FoundationConfig) -> FoundationConfig:
     return replace(
         model, event_mask=0, cross_layer=False, kunlun=KunlunSettings(), pyramid=PyramidConfig(),
         experts=ExpertConfig(), domain=DomainConfig(), separate=False, one_directional=False, match_windows=(),
-        matched_events=0, similar_share=0.0,
+        matched_events=0, similar_share=0.0, pair_rows=0,
     )  # fmt: skip
 
 
@@ -184,6 +190,7 @@ VARIANTS: dict[str, Variant] = {
     "identical_treatment": identical_treatment,
     "no_first_order": no_first_order,
     "no_matches": no_matches,
+    "no_pairs": no_pairs,
     "interformer_alone": interformer_alone,
     "wukong_alone": wukong_alone,
     "dlrm": _baseline("dlrm"),

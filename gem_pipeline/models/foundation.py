@@ -21,31 +21,28 @@ from gem_pipeline.models.backbone import EventRows, SequenceBackbone
 from gem_pipeline.models.blocks import DenseNormalizer, mlp
 from gem_pipeline.models.compressed import CompressedConfig
 from gem_pipeline.models.configuration import read_config
-from gem_pipeline.models.dcn import CrossNetwork
-from gem_pipeline.models.din import TargetAttention
-from gem_pipeline.models.dlrm import DotInteraction
 from gem_pipeline.models.domains import DomainConfig, DomainTokens
 from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.experts import ExpertConfig
 from gem_pipeline.models.first_order import FirstOrderTerms, HistoryStatistics
 from gem_pipeline.models.heads import DomainGate, DomainHeads
+from gem_pipeline.models.interaction import INTERACTIONS, InteractionName, interaction
 from gem_pipeline.models.interformer import InterFormerConfig
 from gem_pipeline.models.kunlun import KunlunConfig, KunlunSettings
 from gem_pipeline.models.managed_ids import ManagedIds
 from gem_pipeline.models.matches import MatchedHistory
 from gem_pipeline.models.newest import newest_windows
+from gem_pipeline.models.pairs import PairTerms
 from gem_pipeline.models.peers import PeerConfig
 from gem_pipeline.models.pyramid import Pyramid, PyramidConfig
 from gem_pipeline.models.separate import SeparateConfig
 from gem_pipeline.models.sequence import EventEncoder, EventMask
-from gem_pipeline.models.trunk import Trunk, TrunkConfig
+from gem_pipeline.models.trunk import TrunkConfig
 from gem_pipeline.models.vectors import vector_towers
 from gem_pipeline.models.wukong import WukongConfig
 
 Backbone = Literal["interformer", "kunlun", "hstu", "transformer", "compressed"]
 BACKBONES = ("interformer", "kunlun", "hstu", "transformer", "compressed")
-Interaction = Literal["interleaved", "dlrm", "dcnv2", "din"]
-INTERACTIONS = ("interleaved", "dlrm", "dcnv2", "din")
 IdTables = Literal["hashed", "lfu", "lru"]
 ID_TABLES = ("hashed", "lfu", "lru")
 SMALLEST_DEVIATION = 0.02  # of a number of the history: what is rare on the first day may be less so later
@@ -97,6 +94,8 @@ class FoundationConfig:
             cheap, so it reaches further back than attention does.
         similar_share: share of the pairs of an example and an event whose vectors are the most alike: such events
             match, too (`SimilarEvents`); 0: events bring no vectors.
+        pair_rows: rows of the table of pairs of an id of the ad and one of user or moment, whose weights go straight
+            to the logits (`PairTerms`); 0: none.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -107,7 +106,7 @@ class FoundationConfig:
     history: WindowSpec = TINY_HISTORY
     id_tables: IdTables = "hashed"
     event_mask: int = 0
-    interaction: Interaction = "interleaved"
+    interaction: InteractionName = "interleaved"
     cross_rank: int = 0
     backbone: Backbone = "interformer"
     separate: bool = False
@@ -137,6 +136,7 @@ class FoundationConfig:
     match_windows: tuple[int, ...] = ()
     matched_events: int = 0
     similar_share: float = 0.0
+    pair_rows: int = 0
     embedding_std: float = 0.05
     dropout: float = 0.0
 
@@ -147,7 +147,8 @@ class FoundationConfig:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout {self.dropout} is no probability below 1.", remedy="Choose 0 <= dropout < 1.")
-        if min(self.event_mask, self.cross_rank, self.first_order_history, self.matched_events) < 0:
+        switches = (self.event_mask, self.cross_rank, self.first_order_history, self.matched_events, self.pair_rows)
+        if min(switches) < 0:
             raise ConfigError(f"A switch of {self} is below 0.", remedy="Use 0 to switch a part off.")
         if self.id_tables not in ID_TABLES:
             raise ConfigError(f"There are no {self.id_tables!r} tables.", remedy=f"Choose from {', '.join(ID_TABLES)}.")
@@ -266,6 +267,7 @@ class FoundationModel(nn.Module):
         self.first_order = (
             FirstOrderTerms(layout, num_numbers, config.first_order_history) if config.first_order_history else None
         )
+        self.pairs = PairTerms(layout, config.pair_rows) if config.pair_rows else None
         self.dense = mlp([num_numbers, *config.dense_hidden, config.dim])
         self.events = EventEncoder(len(layout.event_dense), config.dim)
         self.kinds = tuple(i for i, name in enumerate(layout.event_dense) if name.startswith(DID_PREFIX))
@@ -277,7 +279,7 @@ class FoundationModel(nn.Module):
             )
         self.vectors = vector_towers(layout.vectors, config.dim, init_std=config.embedding_std)
         num_tokens = len(layout.tokens) + 1 + len(layout.vectors) + pyramid.num_tokens + domain.tokens
-        self.interformer = _interaction(num_tokens, layout, config)
+        self.interformer = interaction(num_tokens, layout, config)
         self.pyramid = Pyramid(config.dim, pyramid) if pyramid.branches else None
         self.domain_tokens = (
             DomainTokens(len(layout.surfaces), domain.tokens, config.dim, init_std=config.embedding_std)
@@ -334,6 +336,8 @@ class FoundationModel(nn.Module):
         logit_BK = self.heads(representation_BR, batch.surface_B)
         if self.first_order is not None:
             logit_BK = logit_BK + self.first_order(batch, number_BF)
+        if self.pairs is not None:
+            logit_BK = logit_BK + self.pairs(read)
         return ModelOutput(logit_BK=logit_BK, representation_BD=representation_BR)
 
     def history_numbers(self, batch: Batch) -> Tensor:
@@ -380,20 +384,3 @@ class FoundationModel(nn.Module):
     def init_history(self, mean_H: Tensor, std_H: Tensor, *, late: bool = False) -> None:
         """Fix the moments of `history_numbers`, [H] each, likewise."""
         self.normalize_history.fit(mean_H, std_H, late=late)
-
-
-def _interaction(
-    num_tokens: int, layout: InputLayout, config: FoundationConfig
-) -> Trunk | DotInteraction | CrossNetwork | TargetAttention:
-    """What maps tokens, events and surface to the numbers that the heads' MLP reads."""
-    if config.interaction == "dlrm":
-        return DotInteraction(num_tokens, config.dim)
-    if config.interaction == "dcnv2":
-        return CrossNetwork(
-            num_tokens, config.dim, layers=config.layers, rank=config.cross_rank, hidden=config.fmb_hidden,
-            dropout=config.dropout,
-        )  # fmt: skip
-    if config.interaction == "din":
-        target = tuple(1 + layout.tokens.index(token) for token, _ in layout.carried)
-        return TargetAttention(num_tokens, config.dim, target=target, hidden=config.dim, dropout=config.dropout)
-    return Trunk(num_tokens, config.trunk(len(layout.surfaces)))

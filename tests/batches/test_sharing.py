@@ -18,7 +18,8 @@ from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.sharing import expand_histories
 from gem_pipeline.batches.windows import EventGroup, WindowSpec
 from gem_pipeline.models.flops import forward_flops
-from gem_pipeline.models.foundation import BACKBONES, INTERACTIONS, FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import BACKBONES, FoundationConfig, FoundationModel
+from gem_pipeline.models.interaction import INTERACTIONS
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.near_attention import NearConfig
 from gem_pipeline.models.pooling import SeedPoolingConfig
@@ -105,7 +106,7 @@ def outcome(model: FoundationModel, batch: Batch) -> tuple[torch.Tensor, dict[st
         *({"backbone": name, "one_directional": True} for name in ("kunlun", "interformer", "hstu")),
         *({"backbone": "kunlun", "interaction": name} for name in INTERACTIONS),
         {"backbone": "kunlun", "surfaces_alike": True, "first_order_history": 0},
-        {"backbone": "kunlun", "history": WindowSpec(max_events=7), "matched_events": 24},
+        {"backbone": "kunlun", "history": WindowSpec(max_events=7), "matched_events": 24, "pair_rows": 64},
     ],
     ids=str,
 )

@@ -58,3 +58,17 @@ def test_a_model_that_began_without_histories_hears_them_once_there_are_any(part
     before = model.normalize_history.scale_F.clone()
     fit_moments(model, [replace(part, dense_NF=part.dense_NF * 9.0) for part in parts], late=True)
     assert torch.equal(model.normalize_history.scale_F, before)
+
+
+def test_features_to_cross_are_chosen_by_the_first_day_and_stay(parts):
+    model = FoundationModel(parts[0].layout, replace(CONFIG, pair_rows=4096))
+    assert model.pairs is not None
+    assert not model.pairs.is_fitted
+    fit_moments(model, parts)
+    support_F = model.pairs.support_F.clone()
+    rows, surfaces = sum(part.size for part in parts), len(np.unique(np.concatenate([p.surface_N for p in parts])))
+    ads = len(np.unique(np.concatenate([part.token_ids["ad"][0] for part in parts])))
+    least, most = rows / (surfaces * ads), rows / max(surfaces, ads)
+    assert least <= float(support_F[model.pairs.names.index(("surface", "ad"))]) <= most
+    fit_moments(model, parts[:1], late=True)
+    assert torch.equal(model.pairs.support_F, support_F)

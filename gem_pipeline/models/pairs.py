@@ -1,0 +1,208 @@
+"""Logits of pairs of ids, one of the ad and one of the user or the moment: region x category, age x goal.
+
+Products of vectors find such an effect only after both vectors point somewhere; a weight of the pair's own learns it
+from the first example on (crossed features of the wide part of Wide & Deep, Cheng et al., arXiv 1606.07792, section
+3.1). Which pairs are worth it is learned as well: every two features have a strength (FwFM, Pan et al., arXiv
+1806.03514, section 3.2). That all pairs are crossed, hashed into one table, and that strengths are exponentials, which
+find a dozen features that matter among a hundred within a day, is ours.
+
+Legend: B rows, K objectives, L ids of a batch on the side of user and moment, R ids on the side of the ad, V ids of
+either, P pairs of ids, F pairs of features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torchrec.modules.embedding_configs import EmbeddingConfig
+from torchrec.modules.embedding_modules import EmbeddingCollection
+from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedJaggedTensor
+
+from gem_pipeline.batches.batch import Batch
+from gem_pipeline.batches.layout import AD_SIDE, InputLayout
+from gem_pipeline.errors import ConfigError
+from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths, row_of_element
+
+PAIR = "pair"  # name of the table and of its only feature
+SCALE = 0.5  # strength of every two features at the start
+EXAMPLES = 30.0  # that two features need on the first day for each pair of their ids, on average, to be crossed
+STEEPNESS = 50.0  # a strength is an exponential: a step of the dense rate changes it by so many times the rate
+BUCKETS = 1 << 16
+_SALT, _TURN = 0x1B873593, 3  # the same ids of two features, or with sides exchanged, are other pairs
+_MULTIPLIERS = (-4658895280553007687, -7723592293110705685)  # those of splitmix64, as signed numbers
+
+
+class PairTerms(nn.Module):
+    """Logits that are linear in the pairs of an id of the ad and an id of user or moment.
+
+    Two features are crossed if the examples of the first day are many for the pairs of their ids: what a pair that was
+    seen twice did is no rule. A weight of every pair starts at 0, so an unseen pair says nothing; several ids of one
+    feature are averaged, and the sum goes over all pairs of features.
+
+    Raises:
+        ConfigError: no token of the layout tells of the ad, or all do.
+    """
+
+    support_F: Tensor
+
+    def __init__(self, layout: InputLayout, rows: int) -> None:
+        super().__init__()
+        self.rows, self.num_objectives = rows, len(layout.objectives)
+        self.ad_side = tuple(f.name for f in layout.tokens if f.origin == AD_SIDE)
+        self.other_side = tuple(f.name for f in layout.tokens if f.origin != AD_SIDE)
+        if not self.ad_side or not self.other_side:
+            names = ", ".join(feature.name for feature in layout.tokens)
+            raise ConfigError(
+                f"Tokens {names} cannot be crossed: by their origin they are all on one side.",
+                remedy="Set pair_rows to 0, or derive the layout from a contract.",
+            )
+        width = max(4, -(-self.num_objectives // 4) * 4)  # fused embedding kernels want multiples of 4
+        self.collection = EmbeddingCollection(
+            tables=[
+                EmbeddingConfig(
+                    name=PAIR, num_embeddings=rows, embedding_dim=width, feature_names=[PAIR], init_fn=nn.init.zeros_
+                )
+            ],
+            device=torch.get_default_device(),  # the collection ignores the device that is in force
+        )
+        self.register_buffer("support_F", torch.full((len(self.names),), torch.inf))
+        self.log_strength_FK = nn.Parameter(torch.zeros(len(self.names), self.num_objectives))
+
+    @property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of features, in the order of the strengths."""
+        return tuple((other, ad) for other in self.other_side for ad in self.ad_side)
+
+    def strengths(self) -> Tensor:
+        """What the weights of each two features count, [F, K]."""
+        return SCALE * (STEEPNESS * self.log_strength_FK).exp()
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it is known of every two features if they are crossed."""
+        return not torch.isinf(self.support_F).any()
+
+    def fit(self, support_F: Tensor) -> None:
+        """Fix, where it is not known yet, how many examples there are for each pair of ids of every two features."""
+        self.support_F.copy_(torch.where(torch.isinf(self.support_F), support_F.to(self.support_F), self.support_F))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """A batch with ids as they were read -> logits [B, K]."""
+        pairs = self.pairs(batch).of(self.support_F >= EXAMPLES)
+        ids = KeyedJaggedTensor(keys=[PAIR], values=pairs.row_P, lengths=pairs.length_B.to(batch.ids.lengths().dtype))
+        weight_PK = self.collection(ids)[PAIR].values()[:, : self.num_objectives].to(self.log_strength_FK.dtype)
+        told_PK = weight_PK * self.strengths().index_select(0, pairs.feature_P) * pairs.share_P[:, None]
+        example_P = row_of_element(lengths_to_offsets(pairs.length_B), pairs.row_P.shape[0])
+        return told_PK.new_zeros(batch.size, self.num_objectives).index_add(0, example_P, told_PK)
+
+    @torch.no_grad()
+    def pairs(self, batch: Batch) -> Pairs:
+        """All pairs of a batch, row by row."""
+        parts = batch.ids.to_dict()
+        other = _side([parts[name] for name in self.other_side], salt=0)
+        ad = _side([parts[name] for name in self.ad_side], salt=len(self.other_side))
+        wide_B = offsets_to_lengths(ad.offsets_B1)
+        length_B = offsets_to_lengths(other.offsets_B1) * wide_B
+        offsets_B1 = lengths_to_offsets(length_B)
+        example_P = row_of_element(offsets_B1, int(offsets_B1[-1]))
+        place_P = torch.arange(example_P.shape[0], device=example_P.device) - offsets_B1.index_select(0, example_P)
+        wide_P = wide_B.index_select(0, example_P)
+        other_P = other.offsets_B1.index_select(0, example_P) + place_P // wide_P
+        ad_P = ad.offsets_B1.index_select(0, example_P) + place_P % wide_P
+        mixed_P = _mixed(other.mixed_V.index_select(0, other_P) * _TURN + ad.mixed_V.index_select(0, ad_P))
+        return Pairs(
+            row_P=torch.remainder(mixed_P, self.rows),
+            feature_P=other.feature_V.index_select(0, other_P) * len(self.ad_side) + ad.feature_V.index_select(0, ad_P),
+            share_P=other.share_V.index_select(0, other_P) * ad.share_V.index_select(0, ad_P),
+            length_B=length_B,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """The pairs of ids of B examples.
+
+    Attributes:
+        row_P: row of the table, int64 [P].
+        feature_P: which two features, as `PairTerms.names`, int64 [P].
+        share_P: 1 over the pairs of the same two features in the example, float32 [P].
+        length_B: pairs of each example, int64 [B].
+    """
+
+    row_P: Tensor
+    feature_P: Tensor
+    share_P: Tensor
+    length_B: Tensor
+
+    def of(self, wanted_F: Tensor) -> Pairs:
+        """Those of the wanted features, bool [F]."""
+        kept_P = torch.nonzero(wanted_F.index_select(0, self.feature_P)).flatten()
+        example_P = row_of_element(lengths_to_offsets(self.length_B), self.row_P.shape[0]).index_select(0, kept_P)
+        return Pairs(
+            row_P=self.row_P.index_select(0, kept_P),
+            feature_P=self.feature_P.index_select(0, kept_P),
+            share_P=self.share_P.index_select(0, kept_P),
+            length_B=torch.bincount(example_P, minlength=self.length_B.shape[0]),
+        )
+
+
+class Support:
+    """Counts, batch by batch, how many examples there are for each pair of ids of every two features.
+
+    Pairs are told apart by a hash into `BUCKETS`, so that memory stays bounded.
+    """
+
+    def __init__(self, num_features: int) -> None:
+        self._seen_F = torch.zeros(num_features, dtype=torch.int64)
+        self._is_there_FH = torch.zeros(num_features, BUCKETS, dtype=torch.bool)
+
+    def add(self, pairs: Pairs) -> None:
+        """Count the pairs of a batch."""
+        feature_P = pairs.feature_P.cpu()
+        self._seen_F += torch.bincount(feature_P, minlength=len(self._seen_F))
+        self._is_there_FH[feature_P, pairs.row_P.cpu() % BUCKETS] = True
+
+    def examples_a_pair(self) -> Tensor:
+        """On average, float32 [F]; infinite where no pair was seen."""
+        return self._seen_F.float().where(self._seen_F > 0, torch.inf) / self._is_there_FH.sum(dim=1).clamp(min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    """Ids of one side, row by row: mixed with the number of their feature, that number, 1 over its ids; offsets."""
+
+    mixed_V: Tensor
+    feature_V: Tensor
+    share_V: Tensor
+    offsets_B1: Tensor
+
+
+def _side(parts: list[JaggedTensor], *, salt: int) -> _Side:
+    length_FB = torch.stack([part.lengths() for part in parts]).to(torch.int64)
+    num_rows = length_FB.shape[1]
+    mixed_V = torch.cat([_mixed(part.values() + (salt + place + 1) * _SALT) for place, part in enumerate(parts)])
+    # feature by feature -> row by row
+    segment_V = row_of_element(lengths_to_offsets(length_FB.flatten()), mixed_V.shape[0])
+    order_V = torch.argsort(segment_V % num_rows, stable=True)
+    share_FB = length_FB.clamp(min=1).float().reciprocal()
+    segment_V = segment_V.index_select(0, order_V)
+    return _Side(
+        mixed_V=mixed_V.index_select(0, order_V),
+        feature_V=segment_V // num_rows,
+        share_V=share_FB.flatten().index_select(0, segment_V),
+        offsets_B1=lengths_to_offsets(length_FB.sum(dim=0)),
+    )
+
+
+def _mixed(value_V: Tensor) -> Tensor:
+    """Spread int64 values over all 64 bits (finaliser of splitmix64, Steele et al., 2014, section 5)."""
+    value_V = (value_V ^ _right(value_V, 30)) * _MULTIPLIERS[0]
+    value_V = (value_V ^ _right(value_V, 27)) * _MULTIPLIERS[1]
+    return value_V ^ _right(value_V, 31)
+
+
+def _right(value_V: Tensor, bits: int) -> Tensor:
+    """Shift as if there were no sign."""
+    return (value_V >> bits) & ((1 << (64 - bits)) - 1)
