@@ -79,6 +79,14 @@ class PairTerms(nn.Module):
         """What the weights of each two features count, [F, K]."""
         return SCALE * (STEEPNESS * self.log_strength_FK).exp()
 
+    @torch.no_grad()
+    def strongest(self, count: int) -> dict[tuple[str, str], float]:
+        """The crossed features whose weights count the most, on average over objectives, strongest first."""
+        crossed = torch.nonzero(self.support_F >= EXAMPLES).flatten().tolist()
+        strength_F = self.strengths().mean(dim=1).tolist()
+        first = sorted(crossed, key=lambda place: -strength_F[place])[:count]
+        return {self.names[place]: strength_F[place] for place in first}
+
     @property
     def is_fitted(self) -> bool:
         """Whether it is known of every two features if they are crossed."""

@@ -18,6 +18,7 @@ from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.pairs import EXAMPLES
 from gem_pipeline.runs.context import DayContext, label_rates
 from gem_pipeline.runs.lineage import lineage_of
 from gem_pipeline.runs.moments import fit_moments
@@ -33,6 +34,7 @@ from gem_pipeline.training.store import StoredModel
 from gem_pipeline.transfer.teacher_outputs import write_teacher_outputs
 
 SCORING_BATCH = 512
+PAIRS_TOLD = 5  # crossed features whose strengths are tracked
 
 
 def score_day(context: DayContext, parts: PartSource) -> DayReport:
@@ -182,7 +184,7 @@ def _store(
 ) -> DayReport:
     plan = context.plan
     model_id = digest(GEM, fingerprint)
-    metrics = loss_metrics(curve, seconds)
+    metrics = loss_metrics(curve, seconds) | pair_metrics(model)
     stored = context.store.save(
         GEM,
         plan.date,
@@ -248,6 +250,15 @@ def loss_metrics(curve: LossCurve, seconds: float) -> dict[str, float]:
         "examples_per_s": curve.num_examples / seconds,
         "train_s": seconds,
     }
+
+
+def pair_metrics(model: FoundationModel) -> dict[str, float]:
+    """How many features are crossed, and the strengths of those that count the most."""
+    if model.pairs is None:
+        return {}
+    crossed = float((model.pairs.support_F >= EXAMPLES).sum())
+    told = model.pairs.strongest(PAIRS_TOLD)
+    return {"crossed_features": crossed} | {f"strength/{other}_x_{ad}": value for (other, ad), value in told.items()}
 
 
 def _params(context: DayContext) -> dict[str, str | int | float | bool]:

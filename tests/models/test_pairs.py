@@ -115,6 +115,7 @@ def test_strength_goes_to_the_features_whose_pairs_matter():
         label_B = (torch.rand(64, generator=generator) < torch.where(agree_B, 0.8, 0.2)).float()
         optimizer.step(torch.nn.functional.binary_cross_entropy_with_logits(module(batch)[:, 0], label_B))
     strength = dict(zip(module.names, module.strengths()[:, 0].tolist(), strict=True))
+    assert list(module.strongest(1)) == [("region", "tags")]
     assert strength["region", "tags"] > 2 * max(value for pair, value in strength.items() if pair != ("region", "tags"))
 
 

@@ -128,6 +128,8 @@ def test_a_day_is_trained_in_little_memory_with_shared_histories_and_batches_of_
         own.forget(DAYS[2], task)
     (report,) = train_day(own.plan(DAYS[2], tasks=("score", "foundation"), seed=5)).models
     assert report.metrics["examples"] == 2 * 240  # every example once in each of two epochs
+    strengths = [value for name, value in report.metrics.items() if name.startswith("strength/")]
+    assert len(strengths) == min(5, report.metrics["crossed_features"]) > 0
     again = teacher_rows(own, DAYS[2])
     assert np.allclose(again.prob__click, scores.prob__click, atol=1e-6)
 
