@@ -17,9 +17,11 @@ from gem_pipeline.models.pooling import SeedPoolingConfig
 
 GEM, INTERFORMER, WUKONG, DCNV2, DLRM, HSTU = "gem", "interformer_alone", "wukong_alone", "dcnv2", "dlrm", "hstu"
 TOLD = "dcnv2_matches"  # DCN V2 with the numbers of matching events that GEM has
+PAIRED = "dcnv2_matches_pairs"  # the same with GEM's weights of pairs of ids as well
 BASE = "small"
 HISTORY = 64
 MATCHED = 1024  # events among which those who count matches on a world do so
+PAIR_ROWS = run_config(BASE).foundation.pair_rows
 RATES = (1e-3, 2e-3, 4e-3)  # tried for every architecture at one size and amount of data, judged on 2022-05-05
 
 
@@ -68,13 +70,14 @@ DOTS = _rungs(
 )  # fmt: skip
 RUNGS = {
     GEM: INTERLEAVED, INTERFORMER: INTERLEAVED, WUKONG: STACKED, DCNV2: CROSSES, DLRM: DOTS, HSTU: INTERLEAVED,
-    TOLD: CROSSES,
+    TOLD: CROSSES, PAIRED: CROSSES,
 }  # fmt: skip
 MODELS = {
     GEM: BASE, INTERFORMER: f"{BASE}+interformer_alone", WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2",
     DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu", TOLD: f"{BASE}+dcnv2",
+    PAIRED: f"{BASE}+dcnv2",
 }  # fmt: skip
-RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3}
+RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3, PAIRED: 2e-3}
 
 
 def training(rate: float, batch_size: int) -> tuple[tuple[str, Any], ...]:
@@ -108,7 +111,8 @@ def overrides(architecture: str, size: str, history: int = HISTORY) -> tuple[tup
 
 
 def counting(architecture: str) -> tuple[tuple[str, Any], ...]:
-    """Fields that let an architecture count matching events further back than it attends; empty: it counts none."""
-    if architecture not in (GEM, TOLD):
+    """Fields that let an architecture count matching events further back than it attends, and pair ids as GEM does."""
+    if architecture not in (GEM, TOLD, PAIRED):
         return ()
-    return (("match_windows", MATCH_WINDOWS), ("matched_events", MATCHED), ("similar_share", SIMILAR_SHARE))
+    numbers = (("match_windows", MATCH_WINDOWS), ("matched_events", MATCHED), ("similar_share", SIMILAR_SHARE))
+    return numbers + ((("pair_rows", PAIR_ROWS),) if architecture == PAIRED else ())

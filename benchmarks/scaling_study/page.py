@@ -25,11 +25,11 @@ training is three forward passes of every example. All sizes see the newest {HIS
 dense part is the best of three for each architecture at one size and amount of data; all other settings are shared,
 and none was tuned by size. Wukong, InterFormer, DCN V2 and DLRM are those built here, with GEM's embeddings, dense
 inputs, first-order terms and heads. FLOPs count every example's history by itself, though the impressions of a
-request share part of it when GEM learns. Numbers of matching events, which the peers lack, are part of GEM; on the
-worlds they are counted among the newest 1 024 events, by equal ids and by vectors that look alike, and
-`dcnv2_matches` is DCN V2 with the very same numbers: what it lacks of GEM is the architecture's, what it gains over
-DCN V2 the numbers'. Counting costs time, but no FLOPs. Points of the real logs are older: GEM without matching events,
-and nobody's means over histories normalised.
+request share part of it when GEM learns. Numbers of matching events and weights of pairs of ids, which the peers
+lack, are part of GEM; on the worlds events are counted among the newest 1 024, by equal ids and by vectors that look
+alike. `dcnv2_matches` is DCN V2 with the very same numbers, `dcnv2_matches_pairs` with the weights of pairs as well:
+what it lacks of GEM is the architecture's, what it gains over DCN V2 that of what it is told. Counting costs time, but
+no FLOPs. GEM's points of MovieLens and those of the search of rates are older: without either.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
 all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.
