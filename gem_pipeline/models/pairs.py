@@ -39,7 +39,8 @@ class PairTerms(nn.Module):
 
     Two features are crossed if the examples of the first day are many for the pairs of their ids: what a pair that was
     seen twice did is no rule. A weight of every pair starts at 0, so an unseen pair says nothing; several ids of one
-    feature are averaged, and the sum goes over all pairs of features.
+    feature are averaged, and the sum goes over all pairs of features. Meant for days that are passed over once: every
+    example is then news to the strengths, while a second pass takes for a rule what the first has memorised.
 
     Raises:
         ConfigError: no token of the layout tells of the ad, or all do.
