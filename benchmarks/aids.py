@@ -18,6 +18,7 @@ from benchmarks.trials.homes import KUAIRAND, Log
 from benchmarks.trials.judging import against, interval, scored
 from benchmarks.trials.truth import true_difference
 from gem_pipeline.config.ladder import MATCH_WINDOWS
+from gem_pipeline.config.variants import PAIR_ROWS
 from gem_pipeline.metrics.pooling import ALL
 
 MODEL = "tiny+no_matches"  # the reference is older than the numbers of matching events, which are a row
@@ -38,7 +39,7 @@ FALLING = {"final_rate": 0.1}
 # What differs from TRAINING and from the rung: of training, of the model, of the trial.
 AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     MATCHES: ({}, {"match_windows": MATCH_WINDOWS, "matched_events": 1024}, {}),
-    PAIRS: ({}, {"pair_rows": 65_536}, {}),
+    PAIRS: ({}, {"pair_rows": PAIR_ROWS}, {}),
     "one pass": ({"epochs": 1}, {}, {}),
     "three passes": ({"epochs": 3}, {}, {}),
     "a rate that falls over each day": (FALLING, {}, {}),

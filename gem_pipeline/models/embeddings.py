@@ -35,6 +35,11 @@ class EmbeddedInput:
     offsets_B1: Tensor
 
 
+def logit_width(num_objectives: int) -> int:
+    """Width of a table whose vectors hold a logit an objective: fused embedding kernels want multiples of 4."""
+    return max(4, -(-num_objectives // 4) * 4)
+
+
 def mean_by_segment(value_VD: Tensor, length_S: Tensor) -> Tensor:
     """Average consecutive values: segment s takes the next length[s] of them.
 

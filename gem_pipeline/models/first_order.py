@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.kernels.jagged import lengths_to_offsets, newest_index, offsets_to_lengths
-from gem_pipeline.models.embeddings import EmbeddedInput, FeatureEmbeddings, mean_by_segment, newest_events
+from gem_pipeline.models.embeddings import (
+    EmbeddedInput,
+    FeatureEmbeddings,
+    logit_width,
+    mean_by_segment,
+    newest_events,
+)
 
 INIT_STD = 0.01
 HISTORY_SCALE = 4.0  # the mean over a history moves less than a single id: it is given more weight
@@ -52,8 +58,7 @@ class FirstOrderTerms(nn.Module):
         super().__init__()
         num_objectives, num_surfaces = len(layout.objectives), len(layout.surfaces)
         self.layout, self.history, self.num_objectives = layout, history, num_objectives
-        width = max(4, -(-num_objectives // 4) * 4)  # fused embedding kernels want multiples of 4
-        self.ids = FeatureEmbeddings(layout, width, init_std=INIT_STD)
+        self.ids = FeatureEmbeddings(layout, logit_width(num_objectives), init_std=INIT_STD)
         self.slope = nn.Linear(num_numbers, num_objectives, bias=False)
         self.surface_slope_SFK = nn.Parameter(torch.zeros(num_surfaces, num_numbers, num_objectives))
         nn.init.zeros_(self.slope.weight)

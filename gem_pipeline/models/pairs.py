@@ -24,6 +24,7 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import AD_SIDE, InputLayout
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths, row_of_element
+from gem_pipeline.models.embeddings import logit_width
 
 PAIR = "pair"  # name of the table and of its only feature
 SCALE = 0.5  # strength of every two features at the start
@@ -59,7 +60,7 @@ class PairTerms(nn.Module):
                 f"Tokens {names} cannot be crossed: by their origin they are all on one side.",
                 remedy="Set pair_rows to 0, or derive the layout from a contract.",
             )
-        width = max(4, -(-self.num_objectives // 4) * 4)  # fused embedding kernels want multiples of 4
+        width = logit_width(self.num_objectives)
         self.collection = EmbeddingCollection(
             tables=[
                 EmbeddingConfig(
@@ -103,8 +104,7 @@ class PairTerms(nn.Module):
         ids = KeyedJaggedTensor(keys=[PAIR], values=pairs.row_P, lengths=pairs.length_B.to(batch.ids.lengths().dtype))
         weight_PK = self.collection(ids)[PAIR].values()[:, : self.num_objectives].to(self.log_strength_FK.dtype)
         told_PK = weight_PK * self.strengths().index_select(0, pairs.feature_P) * pairs.share_P[:, None]
-        example_P = row_of_element(lengths_to_offsets(pairs.length_B), pairs.row_P.shape[0])
-        return told_PK.new_zeros(batch.size, self.num_objectives).index_add(0, example_P, told_PK)
+        return told_PK.new_zeros(batch.size, self.num_objectives).index_add(0, pairs.example_P, told_PK)
 
     @torch.no_grad()
     def pairs(self, batch: Batch) -> Pairs:
@@ -125,6 +125,7 @@ class PairTerms(nn.Module):
             row_P=torch.remainder(mixed_P, self.rows),
             feature_P=other.feature_V.index_select(0, other_P) * len(self.ad_side) + ad.feature_V.index_select(0, ad_P),
             share_P=other.share_V.index_select(0, other_P) * ad.share_V.index_select(0, ad_P),
+            example_P=example_P,
             length_B=length_B,
         )
 
@@ -137,22 +138,25 @@ class Pairs:
         row_P: row of the table, int64 [P].
         feature_P: which two features, as `PairTerms.names`, int64 [P].
         share_P: 1 over the pairs of the same two features in the example, float32 [P].
+        example_P: whose pair it is, int64 [P], rising.
         length_B: pairs of each example, int64 [B].
     """
 
     row_P: Tensor
     feature_P: Tensor
     share_P: Tensor
+    example_P: Tensor
     length_B: Tensor
 
     def of(self, wanted_F: Tensor) -> Pairs:
         """Those of the wanted features, bool [F]."""
         kept_P = torch.nonzero(wanted_F.index_select(0, self.feature_P)).flatten()
-        example_P = row_of_element(lengths_to_offsets(self.length_B), self.row_P.shape[0]).index_select(0, kept_P)
+        example_P = self.example_P.index_select(0, kept_P)
         return Pairs(
             row_P=self.row_P.index_select(0, kept_P),
             feature_P=self.feature_P.index_select(0, kept_P),
             share_P=self.share_P.index_select(0, kept_P),
+            example_P=example_P,
             length_B=torch.bincount(example_P, minlength=self.length_B.shape[0]),
         )
 
