@@ -50,10 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and append its lines."""
     parser = argparse.ArgumentParser(prog="benchmarks.worlds", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_USERS} users, {QUICK_SEEDS} seeds, no pictures")
+    parser.add_argument("--world", choices=sorted(WORLDS), help="this one alone")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
     users, seeds = (QUICK_USERS, QUICK_SEEDS) if options.quick else (USERS, SEEDS)
-    for world in WORLDS.values():
+    for world in [WORLDS[options.world]] if options.world else WORLDS.values():
         by_seed = []
         for seed in range(seeds):
             scale = Scale(users=users, history_days=HISTORY_DAYS, days=DAYS, seed=seed)

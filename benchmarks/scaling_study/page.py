@@ -29,7 +29,9 @@ request share part of it when GEM learns. Numbers of matching events and weights
 lack, are part of GEM; on the worlds events are counted among the newest 1 024, by equal ids and by vectors that look
 alike. `dcnv2_matches` is DCN V2 with the very same numbers, `dcnv2_matches_pairs` with the weights of pairs as well:
 what it lacks of GEM is the architecture's, what it gains over DCN V2 that of what it is told. Counting costs time, but
-no FLOPs. GEM's points of MovieLens and those of the search of rates are older: without either.
+no FLOPs. The logit of `everyday` is a sum of terms, of which a larger model finds no more than a small one; that of
+`entangled` is for the most part a function of seven columns together ([worlds.md](worlds.md)). GEM's points of
+MovieLens and those of the search of rates are older: without either.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
 all cells, N without embedding tables. Intervals are 95 %, from resampled residuals; each seed is a point.

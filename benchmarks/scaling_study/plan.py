@@ -108,6 +108,9 @@ REAL = Source(
 )  # fmt: skip
 SMALL_WORLD = _world(Log(name="everyday", events=400_000, days=10), amounts=(1, 3, 9), examples=5_400, weight=1.0)
 WORLD = _world(Log(name="everyday", events=4_000_000, days=10), amounts=(1, 3, 9), examples=54_000, weight=1.0)
+ENTANGLED = _world(  # the one world whose logit is no sum of a few terms: here size may pay
+    Log(name="entangled", events=4_000_000, days=10), amounts=(1, 3, 9), examples=51_000, weight=1.0
+)
 LARGE_WORLD = _world(Log(name="everyday", events=20_000_000, days=10), amounts=(1, 3, 9), examples=270_000, weight=2.0)
 LONG_WORLD = Source(  # four thousand events of a user before the first impression
     log=Log(name="long_range", events=3_000_000, days=6, events_a_day=120, history_days=42),
@@ -118,7 +121,9 @@ MOVIE_LOG = Source(  # half of the judged ratings have more than 130 earlier one
     log=Log(name=MOVIES), learnt=_days("2000-11", 20, 30) + _days("2000-12", 1, 6), judged=_days("2000-12", 7, 8),
     amounts=(17,), examples=15_000, surfaces=("site",), lengths_batch=256,
 )  # fmt: skip
-SOURCES = {source.log.key: source for source in (REAL, SMALL_WORLD, WORLD, LARGE_WORLD, LONG_WORLD, MOVIE_LOG)}
+SOURCES = {
+    source.log.key: source for source in (REAL, SMALL_WORLD, WORLD, ENTANGLED, LARGE_WORLD, LONG_WORLD, MOVIE_LOG)
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,10 +194,10 @@ def planned(
 
 
 def _sizes_and_data(seed: int) -> Iterator[Planned]:
-    for source in (REAL, WORLD):
+    for source in (REAL, WORLD, ENTANGLED):
         for architecture, rungs in RUNGS.items():
             for size in rungs:
-                for days in source.amounts if architecture not in CONTROLS or source is WORLD else ():
+                for days in source.amounts if architecture not in CONTROLS or source is not REAL else ():
                     yield planned(source, architecture, size, days=days, seed=seed)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from gem_pipeline.datasets.worlds.content import ad_in_slot, ads, num_slots, post_topic, vectors
 from gem_pipeline.datasets.worlds.draws import Floats, Longs
 from gem_pipeline.datasets.worlds.population import journey, short_topic, users
-from gem_pipeline.datasets.worlds.response import ad_age_days, click_terms, topic_drift
+from gem_pipeline.datasets.worlds.response import ad_age_days, click_terms, taste_table, topic_drift
 from gem_pipeline.datasets.worlds.serve import Served, logged_day
 from gem_pipeline.datasets.worlds.traffic import organic, slots
 from gem_pipeline.datasets.worlds.world import LAST_EVENTS, Scale, World
@@ -211,6 +212,27 @@ def conversions_explained(served: Sequence[Served]) -> tuple[float, float]:
     base = expected_ne(rate_N, guess["type"])
     told = base - expected_ne(rate_N, guess["stage"])
     return float(prob_N.mean()), told / (base - expected_ne(rate_N, rate_N))
+
+
+def taste_by_order(world: World, scale: Scale) -> tuple[float, float, float]:
+    """Shares of the taste's variance that single columns tell, that pairs of them add, and that is beyond pairs.
+
+    Every kind of user and ad counts alike. Source: Sobol's decomposition, 1993: the variance of the means over all
+    other columns, less what parts of them tell.
+    """
+    taste = taste_table(world, scale)
+    alone = {column: _told(taste, (column,)) for column in range(taste.ndim)}
+    pairs = [
+        _told(taste, (one, other)) - alone[one] - alone[other] for one, other in combinations(range(taste.ndim), 2)
+    ]
+    single, added = sum(alone.values()), sum(pairs)
+    return single, added, 1.0 - single - added
+
+
+def _told(taste: Floats, columns: tuple[int, ...]) -> float:
+    """Share of the variance that a table of these columns tells."""
+    others = tuple(axis for axis in range(taste.ndim) if axis not in columns)
+    return float(np.var(taste.mean(axis=others)) / np.var(taste))
 
 
 def logit_shares(world: World, scale: Scale, served: Sequence[Served]) -> dict[str, float]:

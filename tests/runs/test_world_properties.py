@@ -80,6 +80,33 @@ def test_sparse_conversions_are_rare_and_journeys_decide():
     assert usual_told < 0.4
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_entangled_has_a_taste_that_no_sum_over_pairs_of_columns_tells(seed):
+    single, pairs, beyond = subject.taste_by_order(WORLDS["entangled"], Scale(users=20, seed=seed))
+    assert single < 0.4
+    assert pairs > 0.2
+    assert beyond > 0.3
+    assert single + pairs + beyond == pytest.approx(1.0)
+
+
+def test_the_taste_is_most_of_the_entangled_logit():
+    share = subject.logit_shares(WORLDS["entangled"], WIDE, served("entangled", [0, 5, 10]))
+    assert share["taste"] > 0.4
+    assert 0.05 < share["hidden"] < 0.2
+    assert "taste" not in subject.logit_shares(WORLDS["everyday"], WIDE, served("everyday", [0]))
+
+
+def test_orders_of_a_taste_are_those_of_a_sum_and_of_a_product(monkeypatch):
+    one, other, third = np.meshgrid([-1.0, 1.0], [-1.0, 1.0], [-2.0, 2.0], indexing="ij")
+    for table, expected in (
+        (one + other, (1, 0, 0)),
+        (one * other, (0, 1, 0)),
+        (one * other * third + one + other, (2 / 6, 0, 4 / 6)),
+    ):
+        monkeypatch.setattr(subject, "taste_table", lambda _world, _scale, table=table: table)
+        np.testing.assert_allclose(subject.taste_by_order(WORLDS["entangled"], WIDE), expected, atol=1e-12)
+
+
 def test_everyday_has_a_little_of_everything():
     share = subject.logit_shares(WORLDS["everyday"], WIDE, served("everyday", [0, 5, 10]))
     assert sum(share.values()) == pytest.approx(1.0)

@@ -66,6 +66,15 @@ WORLDS = {
                 replace(_LEAD, bias=-6.0), replace(_CONVERSATION, bias=-5.0),
             ),
         ),
+        replace(
+            _EVERYDAY, name="entangled",
+            property="Who, what and where decide together: tables of two columns miss what a larger model finds.",
+            surfaces=(
+                replace(_FEED, click_bias=-2.7), replace(_PHOTOS, click_bias=-3.1),
+                replace(_MESSAGING, click_bias=-2.8),
+            ),
+            attribute_weight=0.0, taste_weight=1.2, hidden_std=0.5,
+        ),
     )
 }  # fmt: skip
 

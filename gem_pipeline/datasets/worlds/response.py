@@ -1,7 +1,7 @@
 """The truth: how likely a click and a conversion are, and how people react to organic content. Ours.
 
 The logit of a click adds surface, position, interests, journey, quality of the ad, attributes, drift, season
-and a latent of the impression that no table holds.
+and a latent of the impression that no table holds; in one world a taste that entangles attributes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gem_pipeline.datasets.worlds import draws
 from gem_pipeline.datasets.worlds.content import Ads, ad_first_day, ads
 from gem_pipeline.datasets.worlds.draws import Floats, Longs
 from gem_pipeline.datasets.worlds.population import AGES, DEVICES, REGIONS, Journey, Users, journey, short_topic
+from gem_pipeline.datasets.worlds.taste import entangled
 from gem_pipeline.datasets.worlds.world import FORMATS, GOALS, Scale, World
 
 CLICK_BY_STAGE = np.array([0.3, 0.8, 1.0])  # share of the journey's weight in the logit of a click
@@ -121,12 +122,24 @@ def _attributes(world: World, scale: Scale, at: Moment, ad: Ads) -> Floats:
     )
 
 
+def taste_table(world: World, scale: Scale) -> Floats:
+    """The entangled taste in the logit by age, region, device, topic, format, goal and surface."""
+    ad = (world.topics, len(FORMATS), len(GOALS), len(world.surfaces))
+    return world.taste_weight * entangled(scale.seed, (AGES, REGIONS, DEVICES), ad)
+
+
+def _taste(world: World, scale: Scale, at: Moment, ad: Ads) -> Floats:
+    who, row_N = at.who, at.row_N
+    user = (who.age_U[row_N], who.region_U[row_N], who.device_U[row_N])
+    return taste_table(world, scale)[*user, ad.topic_N, ad.format_N, ad.goal_N, at.surface_N]
+
+
 def click_terms(world: World, scale: Scale, at: Moment, ad: Ads) -> dict[str, Floats]:
     """The terms that sum to the logit of a click but for the hidden latent, by name, [N] each."""
     bias_N = np.array([s.click_bias for s in world.surfaces])[at.surface_N]
     decay_N = np.array([s.position_decay for s in world.surfaces])[at.surface_N]
     tenure_N = at.day - at.who.joined_U[at.row_N]
-    return {
+    terms = {
         "surface": bias_N,
         "position": -decay_N * np.log2(1 + at.position_N),
         **interest_terms(world, at, ad.topic_N),
@@ -135,6 +148,7 @@ def click_terms(world: World, scale: Scale, at: Moment, ad: Ads) -> dict[str, Fl
         "drift": topic_drift(world, scale, at.day)[ad.topic_N],
         "newcomer": NEW_USER_LOGIT * np.exp(-np.maximum(tenure_N, 0) / NEW_USER_DAYS),
     }
+    return terms | {"taste": _taste(world, scale, at, ad)} if world.taste_weight else terms
 
 
 def click_logit(world: World, scale: Scale, at: Moment, ad: Ads) -> Floats:

@@ -104,6 +104,7 @@ class World:
         episode_events: a short-lived interest lasts so many slots of a day; 0: `short_days` days.
         journey_weight: logit at the peak of a purchase journey (28-day blocks, stages on different surfaces).
         attribute_weight: scale of effects of age, device and region.
+        taste_weight: standard deviation, in the logit, of a taste for who, what and where together.
         quality_std: standard deviation of an ad's quality in the logit, constant over the ad's life.
         vector_signal: share (of variance) of an ad's quality that its image vector shows.
         hidden_std: standard deviation of the latent of an impression that no table holds.
@@ -128,6 +129,7 @@ class World:
     short_days: int = 3
     journey_weight: float = 1.2
     attribute_weight: float = 0.25
+    taste_weight: float = 0.0
     quality_std: float = 0.5
     vector_signal: float = 0.5
     hidden_std: float = 0.7
