@@ -7,7 +7,7 @@ from the first example on (crossed features of the wide part of Wide & Deep, Che
 find a dozen features that matter among a hundred within a day, is ours.
 
 Legend: B rows, K objectives, L ids of a batch on the side of user and moment, R ids on the side of the ad, V ids of
-either, P pairs of ids, F pairs of features.
+either, P pairs of ids, F pairs of features, C those that are crossed, S sets of an example's pairs of two features.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedJaggedTensor
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import AD_SIDE, InputLayout
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.kernels.jagged import lengths_to_offsets, offsets_to_lengths, row_of_element
+from gem_pipeline.kernels.jagged import lengths_to_offsets, row_of_element
 from gem_pipeline.models.embeddings import logit_width
 
 PAIR = "pair"  # name of the table and of its only feature
@@ -100,34 +100,39 @@ class PairTerms(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """A batch with ids as they were read -> logits [B, K]."""
-        pairs = self.pairs(batch).of(self.support_F >= EXAMPLES)
+        pairs = self.pairs(batch, torch.nonzero(self.support_F >= EXAMPLES).flatten())
         ids = KeyedJaggedTensor(keys=[PAIR], values=pairs.row_P, lengths=pairs.length_B.to(batch.ids.lengths().dtype))
         weight_PK = self.collection(ids)[PAIR].values()[:, : self.num_objectives].to(self.log_strength_FK.dtype)
         told_PK = weight_PK * self.strengths().index_select(0, pairs.feature_P) * pairs.share_P[:, None]
         return told_PK.new_zeros(batch.size, self.num_objectives).index_add(0, pairs.example_P, told_PK)
 
     @torch.no_grad()
-    def pairs(self, batch: Batch) -> Pairs:
-        """All pairs of a batch, row by row."""
+    def pairs(self, batch: Batch, chosen_C: Tensor) -> Pairs:
+        """The pairs of a batch, row by row, of some two features each, places in `names`, int64 [C]."""
         parts = batch.ids.to_dict()
         other = _side([parts[name] for name in self.other_side], salt=0)
         ad = _side([parts[name] for name in self.ad_side], salt=len(self.other_side))
-        wide_B = offsets_to_lengths(ad.offsets_B1)
-        length_B = offsets_to_lengths(other.offsets_B1) * wide_B
-        offsets_B1 = lengths_to_offsets(length_B)
-        example_P = row_of_element(offsets_B1, int(offsets_B1[-1]))
-        place_P = torch.arange(example_P.shape[0], device=example_P.device) - offsets_B1.index_select(0, example_P)
-        wide_P = wide_B.index_select(0, example_P)
-        other_P = other.offsets_B1.index_select(0, example_P) + place_P // wide_P
-        ad_P = ad.offsets_B1.index_select(0, example_P) + place_P % wide_P
+        other_C, ad_C = chosen_C // len(self.ad_side), chosen_C % len(self.ad_side)
+        wide_BC, high_BC = ad.length_FB[ad_C].T, other.length_FB[other_C].T
+        length_BC = high_BC * wide_BC
+        offsets_S1 = lengths_to_offsets(length_BC.flatten())
+        segment_P = row_of_element(offsets_S1, int(offsets_S1[-1]))
+        place_P = torch.arange(segment_P.shape[0], device=segment_P.device) - offsets_S1.index_select(0, segment_P)
+        wide_P = wide_BC.flatten().index_select(0, segment_P)
+        other_P = other.first_FB[other_C].T.flatten().index_select(0, segment_P) + place_P // wide_P
+        ad_P = ad.first_FB[ad_C].T.flatten().index_select(0, segment_P) + place_P % wide_P
         mixed_P = _mixed(other.mixed_V.index_select(0, other_P) * _TURN + ad.mixed_V.index_select(0, ad_P))
         return Pairs(
             row_P=torch.remainder(mixed_P, self.rows),
-            feature_P=other.feature_V.index_select(0, other_P) * len(self.ad_side) + ad.feature_V.index_select(0, ad_P),
-            share_P=other.share_V.index_select(0, other_P) * ad.share_V.index_select(0, ad_P),
-            example_P=example_P,
-            length_B=length_B,
+            feature_P=chosen_C.index_select(0, segment_P % max(1, len(chosen_C))),
+            share_P=length_BC.flatten().index_select(0, segment_P).float().reciprocal(),
+            example_P=segment_P // max(1, len(chosen_C)),
+            length_B=length_BC.sum(dim=1),
         )
+
+    def all_pairs(self, batch: Batch) -> Pairs:
+        """The pairs of a batch of all features, whether they are crossed or not."""
+        return self.pairs(batch, torch.arange(len(self.names), device=self.support_F.device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,31 +153,21 @@ class Pairs:
     example_P: Tensor
     length_B: Tensor
 
-    def of(self, wanted_F: Tensor) -> Pairs:
-        """Those of the wanted features, bool [F]."""
-        kept_P = torch.nonzero(wanted_F.index_select(0, self.feature_P)).flatten()
-        example_P = self.example_P.index_select(0, kept_P)
-        return Pairs(
-            row_P=self.row_P.index_select(0, kept_P),
-            feature_P=self.feature_P.index_select(0, kept_P),
-            share_P=self.share_P.index_select(0, kept_P),
-            example_P=example_P,
-            length_B=torch.bincount(example_P, minlength=self.length_B.shape[0]),
-        )
-
 
 class Support:
-    """Counts, batch by batch, how many examples there are for each pair of ids of every two features.
+    """Counts, batch by batch, how many examples there are for each pair of ids of every two features of a module.
 
     Pairs are told apart by a hash into `BUCKETS`, so that memory stays bounded.
     """
 
-    def __init__(self, num_features: int) -> None:
-        self._seen_F = torch.zeros(num_features, dtype=torch.int64)
-        self._is_there_FH = torch.zeros(num_features, BUCKETS, dtype=torch.bool)
+    def __init__(self, module: PairTerms) -> None:
+        self.module = module
+        self._seen_F = torch.zeros(len(module.names), dtype=torch.int64)
+        self._is_there_FH = torch.zeros(len(module.names), BUCKETS, dtype=torch.bool)
 
-    def add(self, pairs: Pairs) -> None:
+    def add(self, batch: Batch) -> None:
         """Count the pairs of a batch."""
+        pairs = self.module.all_pairs(batch)
         feature_P = pairs.feature_P.cpu()
         self._seen_F += torch.bincount(feature_P, minlength=len(self._seen_F))
         self._is_there_FH[feature_P, pairs.row_P.cpu() % BUCKETS] = True
@@ -181,31 +176,26 @@ class Support:
         """On average, float32 [F]; infinite where no pair was seen."""
         return self._seen_F.float().where(self._seen_F > 0, torch.inf) / self._is_there_FH.sum(dim=1).clamp(min=1)
 
+    def fix(self) -> None:
+        """Tell the module."""
+        self.module.fit(self.examples_a_pair())
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Side:
-    """Ids of one side, row by row: mixed with the number of their feature, that number, 1 over its ids; offsets."""
+    """Ids of one side, feature by feature, mixed with its number [V]; how many each example has, and the first."""
 
     mixed_V: Tensor
-    feature_V: Tensor
-    share_V: Tensor
-    offsets_B1: Tensor
+    length_FB: Tensor
+    first_FB: Tensor
 
 
 def _side(parts: list[JaggedTensor], *, salt: int) -> _Side:
     length_FB = torch.stack([part.lengths() for part in parts]).to(torch.int64)
-    num_rows = length_FB.shape[1]
-    mixed_V = torch.cat([_mixed(part.values() + (salt + place + 1) * _SALT) for place, part in enumerate(parts)])
-    # feature by feature -> row by row
-    segment_V = row_of_element(lengths_to_offsets(length_FB.flatten()), mixed_V.shape[0])
-    order_V = torch.argsort(segment_V % num_rows, stable=True)
-    share_FB = length_FB.clamp(min=1).float().reciprocal()
-    segment_V = segment_V.index_select(0, order_V)
     return _Side(
-        mixed_V=mixed_V.index_select(0, order_V),
-        feature_V=segment_V // num_rows,
-        share_V=share_FB.flatten().index_select(0, segment_V),
-        offsets_B1=lengths_to_offsets(length_FB.sum(dim=0)),
+        mixed_V=torch.cat([_mixed(part.values() + (salt + place + 1) * _SALT) for place, part in enumerate(parts)]),
+        length_FB=length_FB,
+        first_FB=lengths_to_offsets(length_FB.flatten())[:-1].view_as(length_FB),
     )
 
 

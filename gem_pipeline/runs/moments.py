@@ -34,13 +34,13 @@ def fit_moments(model: FoundationModel, parts: Iterable[EncodedDay], *, late: bo
         late: only of numbers that never had any spread.
     """
     told: list[Tensor] = []
-    crossed = None if model.pairs is None or model.pairs.is_fitted else Support(len(model.pairs.names))
+    crossed = None if model.pairs is None or model.pairs.is_fitted else Support(model.pairs)
     mean_F, std_F = dense_moments(_noting(model, parts, told, crossed))
     model.init_dense(torch.from_numpy(mean_F), torch.from_numpy(std_F), late=late)
     told_NH = torch.cat(told)
     model.init_history(told_NH.mean(dim=0), told_NH.std(dim=0, correction=0), late=late)
-    if model.pairs is not None and crossed is not None:
-        model.pairs.fit(crossed.examples_a_pair())
+    if crossed is not None:
+        crossed.fix()
 
 
 def _noting(
@@ -53,7 +53,7 @@ def _noting(
             batch = part.batch(rows_N[first : first + HISTORY_BATCH])
             if model.matches is not None and not first:
                 model.matches.fit(batch)
-            if model.pairs is not None and crossed is not None:
-                crossed.add(model.pairs.pairs(batch))
+            if crossed is not None:
+                crossed.add(batch)
             told.append(model.history_numbers(batch).double())
         yield part

@@ -56,7 +56,7 @@ def terms(rows: int = ROWS, layout: InputLayout = LAYOUT) -> PairTerms:
 def the_row(module: PairTerms, other: tuple[str, int], ad: tuple[str, int]) -> int:
     """The row of a pair, by a batch that has one id of the two features and none of the others."""
     empty = {f.name: [] for f in LAYOUT.tokens}
-    pairs = module.pairs(batch_of([empty | {other[0]: [other[1]], ad[0]: [ad[1]]}]))
+    pairs = module.all_pairs(batch_of([empty | {other[0]: [other[1]], ad[0]: [ad[1]]}]))
     assert pairs.length_B.tolist() == [1]
     assert module.names[int(pairs.feature_P)] == (other[0], ad[0])
     return int(pairs.row_P)
@@ -129,28 +129,28 @@ def test_a_layout_that_tells_no_sides_is_refused():
 def test_features_are_crossed_where_examples_are_many_for_the_pairs_of_their_ids():
     module = terms()
     ids = [{"ad": [n], "surface": [1], "tags": [n % 2], "region": [n % 3]} for n in range(50)] * 2
-    support = Support(len(module.names))
+    support = Support(module)
     for first in range(0, len(ids), 16):
-        support.add(module.pairs(batch_of(ids[first : first + 16])))
-    module.fit(support.examples_a_pair())
+        support.add(batch_of(ids[first : first + 16]))
+    support.fix()
     assert module.is_fitted
     found = dict(zip(module.names, module.support_F.tolist(), strict=True))
     expected = {("surface", "ad"): 2, ("surface", "tags"): 50, ("region", "ad"): 2, ("region", "tags"): 100 / 6}
     assert found == pytest.approx(expected, rel=0.05)  # rows collide
-    crossed = module.pairs(batch_of(ids[:4])).of(module.support_F >= EXAMPLES)
+    crossed = module.pairs(batch_of(ids[:4]), torch.nonzero(module.support_F >= EXAMPLES).flatten())
     assert crossed.length_B.tolist() == [1] * 4
     assert [module.names[place] for place in crossed.feature_P.tolist()] == [("surface", "tags")] * 4
 
 
 def test_features_never_seen_together_are_judged_when_they_are():
     module, empty = terms(), {"ad": [], "surface": [1], "tags": [2], "region": []}
-    support = Support(len(module.names))
-    support.add(module.pairs(batch_of([empty] * 40)))
-    module.fit(support.examples_a_pair())
+    support = Support(module)
+    support.add(batch_of([empty] * 40))
+    support.fix()
     assert not module.is_fitted
-    later = Support(len(module.names))
-    later.add(module.pairs(batch_of([{"ad": [3], "surface": [n], "tags": [2], "region": [4]} for n in range(8)])))
-    module.fit(later.examples_a_pair())
+    later = Support(module)
+    later.add(batch_of([{"ad": [3], "surface": [n], "tags": [2], "region": [4]} for n in range(8)]))
+    later.fix()
     found = dict(zip(module.names, module.support_F.tolist(), strict=True))
     assert found == {("surface", "ad"): 1, ("surface", "tags"): 40, ("region", "ad"): 8, ("region", "tags"): 8}
 
