@@ -219,6 +219,7 @@ class _Learner:
         self.optimizer.begin_day(sum(-(-len(chosen) // size) for chosen in rows) * epochs)
         for epoch in range(epochs):
             rng = numpy_generator(self.trial.seed, "trial", label, str(epoch))
+            self.model.expect_news(epoch == 0)
             learn(self.model, self.optimizer, self._batches(parts, rows, size, rng), joint_loss, self.curve)
         self.seconds += time.perf_counter() - began
 

@@ -369,6 +369,11 @@ class FoundationModel(nn.Module):
             event_TD = self.events.seen(batch.spread_events(stored_UD), batch.shared.log_gap_T)
         return event_TD if self.event_mask is None else self.event_mask(event_TD)
 
+    def expect_news(self, news: bool) -> None:
+        """Say whether the next batches are read for the first time: pairs of ids learn from such batches alone."""
+        if self.pairs is not None:
+            self.pairs.learning = news
+
     def init_bias(self, base_rate: Tensor) -> None:
         """Start the heads from known base rates, [K], or [S, K] with NaN where an objective is absent.
 

@@ -4,7 +4,7 @@ Products of vectors find such an effect only after both vectors point somewhere;
 from the first example on (crossed features of the wide part of Wide & Deep, Cheng et al., arXiv 1606.07792, section
 3.1). Which pairs are worth it is learned as well: every two features have a strength (FwFM, Pan et al., arXiv
 1806.03514, section 3.2). That all pairs are crossed, hashed into one table, and that strengths are exponentials, which
-find a dozen features that matter among a hundred within a day, is ours.
+find a dozen features that matter among a hundred within a day, is ours. So is that they learn from news alone.
 
 Legend: B rows, K objectives, L ids of a batch on the side of user and moment, R ids on the side of the ad, V ids of
 either, P pairs of ids, F pairs of features, C those that are crossed, S sets of an example's pairs of two features.
@@ -40,8 +40,9 @@ class PairTerms(nn.Module):
 
     Two features are crossed if the examples of the first day are many for the pairs of their ids: what a pair that was
     seen twice did is no rule. A weight of every pair starts at 0, so an unseen pair says nothing; several ids of one
-    feature are averaged, and the sum goes over all pairs of features. Meant for days that are passed over once: every
-    example is then news to the strengths, while a second pass takes for a rule what the first has memorised.
+    feature are averaged, and the sum goes over all pairs of features. While `learning` is off, neither weights nor
+    strengths get a gradient: an example that is read again is no news to a pair, and a second pass would take for a
+    rule what the first has memorised.
 
     Raises:
         ConfigError: no token of the layout tells of the ad, or all do.
@@ -51,7 +52,7 @@ class PairTerms(nn.Module):
 
     def __init__(self, layout: InputLayout, rows: int) -> None:
         super().__init__()
-        self.rows, self.num_objectives = rows, len(layout.objectives)
+        self.rows, self.num_objectives, self.learning = rows, len(layout.objectives), True
         self.ad_side = tuple(f.name for f in layout.tokens if f.origin == AD_SIDE)
         self.other_side = tuple(f.name for f in layout.tokens if f.origin != AD_SIDE)
         if not self.ad_side or not self.other_side:
@@ -104,6 +105,7 @@ class PairTerms(nn.Module):
         ids = KeyedJaggedTensor(keys=[PAIR], values=pairs.row_P, lengths=pairs.length_B.to(batch.ids.lengths().dtype))
         weight_PK = self.collection(ids)[PAIR].values()[:, : self.num_objectives].to(self.log_strength_FK.dtype)
         told_PK = weight_PK * self.strengths().index_select(0, pairs.feature_P) * pairs.share_P[:, None]
+        told_PK = told_PK if self.learning else told_PK.detach()
         return told_PK.new_zeros(batch.size, self.num_objectives).index_add(0, pairs.example_P, told_PK)
 
     @torch.no_grad()

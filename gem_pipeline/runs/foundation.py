@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -117,11 +118,12 @@ def train_foundation(context: DayContext, parts: PartSource, fingerprint: str) -
             learnt |= _start_heads(model, optimizer, source, fresh)
     curve = LossCurve()
     for epoch in range(run.training.epochs):
-        passes = _passes(context, learnt_days, learnt_of, epoch)
+        passes = _passes(context, learnt_days, learnt_of, epoch, cold=parent is None)
         if epoch == 0:
-            optimizer.begin_day(sum(map(len, passes.values())) * run.training.epochs)
-        for label, batches in passes.items():
-            shown = context.progress.track(batches, label=label, total=len(batches))
+            optimizer.begin_day(sum(len(each.batches) for each in passes) * run.training.epochs)
+        for each in passes:
+            model.expect_news(each.is_news)
+            shown = context.progress.track(each.batches, label=each.label, total=len(each.batches))
             learn(model, optimizer, _admitted(model, optimizer, shown), joint_loss, curve)
     seconds = time.perf_counter() - started
     return _store(context, model, optimizer, curve, parent, fingerprint=fingerprint, seconds=seconds, learnt=learnt)
@@ -131,24 +133,41 @@ def _all_parts(days: Mapping[str, PartSource]) -> Iterator[EncodedDay]:
     return chain.from_iterable(days.values())
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Pass:
+    """Batches that are learnt, what they are called, and whether the model reads their labels for the first time."""
+
+    label: str
+    batches: BatchStream
+    is_news: bool
+
+
 def _passes(
-    context: DayContext, days: Mapping[str, PartSource], matured: Mapping[MaturedDay, PartSource], epoch: int
-) -> dict[str, BatchStream]:
-    """One pass over everything that is learnt on a date, by what it is called: days in any order, then conversions.
+    context: DayContext,
+    days: Mapping[str, PartSource],
+    matured: Mapping[MaturedDay, PartSource],
+    epoch: int,
+    *,
+    cold: bool,
+) -> list[_Pass]:
+    """One pass over everything that is learnt on a date: days in any order, then conversions.
 
     The order of days is drawn for each pass: the model shall end neither on the oldest nor always on the newest.
     """
     plan, size = context.plan, context.run.training.batch_size
     purpose = (plan.seed, GEM, plan.date, str(epoch))
-    dates, passes = list(days), {}
+    dates, passes = list(days), []
     for place in numpy_generator(*purpose, "days").permutation(len(dates)).tolist():
         today = dates[place] == plan.date
         label = f"{plan.date} gem learns" + ("" if today else f" {dates[place]} again")
         order = numpy_generator(*purpose) if today else numpy_generator(*purpose, "again", dates[place])
-        passes[label] = context.stream(days[dates[place]], batch_size=size, generator=order)
+        batches = context.stream(days[dates[place]], batch_size=size, generator=order)
+        is_news = epoch == 0 and (today or cold)  # a cold model has not learnt the replayed days before
+        passes.append(_Pass(label=label, batches=batches, is_news=is_news))
     for day, source in matured.items():
         order = numpy_generator(*purpose, day.date)
-        passes[f"{plan.date} gem learns of {day.date}"] = context.stream(source, batch_size=size, generator=order)
+        batches = context.stream(source, batch_size=size, generator=order)
+        passes.append(_Pass(label=f"{plan.date} gem learns of {day.date}", batches=batches, is_news=epoch == 0))
     return passes
 
 

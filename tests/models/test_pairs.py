@@ -13,7 +13,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from gem_pipeline.batches.layout import IdFeature, InputLayout, TableSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
-from gem_pipeline.models.pairs import EXAMPLES, SCALE, PairTerms, Support
+from gem_pipeline.models.pairs import EXAMPLES, PAIR, SCALE, PairTerms, Support
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.settings import TrainConfig
 from tests.batches_factory import random_batch, small_layout, take_rows
@@ -153,6 +153,30 @@ def test_features_never_seen_together_are_judged_when_they_are():
     later.fix()
     found = dict(zip(module.names, module.support_F.tolist(), strict=True))
     assert found == {("surface", "ad"): 1, ("surface", "tags"): 40, ("region", "ad"): 8, ("region", "tags"): 8}
+
+
+def test_pairs_learn_from_news_alone_and_are_heard_all_the_same():
+    torch.manual_seed(0)
+    model, batch = FoundationModel(LAYOUT, FoundationConfig(dim=8, pair_rows=ROWS)), random_batch(LAYOUT, [3, 0, 5])
+    assert model.pairs is not None
+    support = Support(model.pairs)
+    for _ in range(40):
+        support.add(batch)
+    support.fix()
+    table = next(model.pairs.collection.parameters())
+    torch.nn.init.normal_(table)
+    found = model(batch).logit_BK.detach()
+    optimizer = ModelOptimizer(model, TrainConfig(batch_size=3, dense_lr=1e-3, embedding_lr=0.01, weight_decay=0.1))
+    for news in (False, True):
+        model.expect_news(news)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        optimizer.step(model(batch).logit_BK.square().sum())
+        moved = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+        assert {"pairs.log_strength_FK" in moved, f"pairs.collection.embeddings.{PAIR}.weight" in moved} == {news}
+        assert "heads.shared.weight" in moved
+        if not news:
+            model.load_state_dict(before)
+            torch.testing.assert_close(model(batch).logit_BK, found)
 
 
 @pytest.mark.parametrize("id_tables", ["hashed", "lfu"])

@@ -14,6 +14,7 @@ from gem_pipeline.batches.layout import InputLayout
 from gem_pipeline.batches.settings import ReaderConfig
 from gem_pipeline.config import ladder
 from gem_pipeline.errors import ConfigError, GateError, ModelStoreError
+from gem_pipeline.models.foundation import FoundationModel
 from gem_pipeline.runs.context import DayContext
 from gem_pipeline.runs.day import train_day
 from gem_pipeline.runs.foundation import loss_metrics, rebuild
@@ -169,6 +170,19 @@ def test_a_chain_that_starts_late_starts_from_all_the_days_that_it_replays(own):
     alone = train_day(own.plan(DAYS[2], tasks=("foundation",), previous_date=None, seed=7))
     many, one = (report.models[0].metrics["examples"] for report in (cold, alone))
     assert many == 2 * one
+
+
+@pytest.mark.parametrize("previous", [DAYS[1], None])
+def test_weights_of_pairs_learn_from_a_day_when_it_is_new_and_from_no_second_pass(own, monkeypatch, previous):
+    heard = []
+    original = FoundationModel.expect_news
+    monkeypatch.setattr(
+        FoundationModel, "expect_news", lambda model, news: (heard.append(news), original(model, news))
+    )  # fmt: skip
+    replayed(own, DAYS[2], previous_date=previous)
+    first, second = heard[: len(heard) // 2], heard[len(heard) // 2 :]
+    assert sorted(first) == ([False, True] if previous else [True, True])
+    assert second == [False, False]
 
 
 def test_a_replayed_day_that_changed_is_learnt_anew_and_one_that_is_not_replayed_is_not(own):
