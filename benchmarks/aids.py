@@ -17,11 +17,10 @@ from benchmarks.trials.cells import Trial, cells
 from benchmarks.trials.homes import KUAIRAND, Log
 from benchmarks.trials.judging import against, interval, scored
 from benchmarks.trials.truth import true_difference
-from gem_pipeline.config.ladder import MATCH_WINDOWS
-from gem_pipeline.config.variants import PAIR_ROWS
+from gem_pipeline.config.ladder import MATCH_WINDOWS, run_config
 from gem_pipeline.metrics.pooling import ALL
 
-MODEL = "tiny+no_matches"  # the reference is older than the numbers of matching events, which are a row
+MODEL = "tiny+no_matches+no_pairs"  # the reference is older than both, which are a row each
 LEARNT = tuple(f"2022-04-{day}" for day in range(25, 31)) + tuple(f"2022-05-0{day}" for day in range(1, 5))
 JUDGED = ("2022-05-05",)
 TRAINING = {"batch_size": 256, "dense_lr": 1e-3}
@@ -39,7 +38,7 @@ FALLING = {"final_rate": 0.1}
 # What differs from TRAINING and from the rung: of training, of the model, of the trial.
 AIDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     MATCHES: ({}, {"match_windows": MATCH_WINDOWS, "matched_events": 1024}, {}),
-    PAIRS: ({}, {"pair_rows": PAIR_ROWS}, {}),
+    PAIRS: ({}, {"pair_rows": run_config("tiny").foundation.pair_rows}, {}),
     "one pass": ({"epochs": 1}, {}, {}),
     "three passes": ({"epochs": 3}, {}, {}),
     "a rate that falls over each day": (FALLING, {}, {}),
@@ -80,9 +79,9 @@ def lines(aids: Sequence[str], seeds: int, jobs: int) -> Iterator[dict[str, Any]
 def world_lines(aid: str, jobs: int) -> Iterator[dict[str, Any]]:
     """Matching events or pairs of ids on a world, one pass over three days, clicks judged by true probabilities."""
     reference = replace(trial("one pass", 0), log=WORLD.key, learnt=WORLD_LEARNT, judged=WORLD_JUDGED)
-    matching = replace(reference, model="tiny")
+    matching = replace(reference, model="tiny+no_pairs")
     if aid == PAIRS:
-        named = {PAIRS: replace(reference, model="tiny+pairs")}
+        named = {PAIRS: replace(reference, model="tiny")}
         reference = matching
     else:
         named = {MATCHES: replace(matching, foundation=(("similar_share", 0.0),)), SIMILAR: matching}

@@ -33,7 +33,7 @@ from gem_pipeline.datasets.worlds.traffic import event_id
 Floats = NDArray[np.float64]
 LOG = Log(name="everyday", events=4_000_000, days=10)
 QUICK = Log(name="everyday", events=400_000, days=10)
-MODELS = ("tiny+pairs", "tiny", "tiny+no_matches")
+MODELS = ("tiny", "tiny+no_pairs", "tiny+no_matches+no_pairs")
 DAYS = 3
 NEWTON_STEPS = 30
 

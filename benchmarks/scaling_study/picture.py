@@ -14,6 +14,7 @@ from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA
 from benchmarks.scaling_study.points import Point
 
 PICTURE = ROOT / "docs" / "scaling.png"
+COLUMNS = 2
 COLORS = {
     GEM: "#d1495b", INTERFORMER: "#1f6f8b", WUKONG: "#8d9b2f", DCNV2: "#6c4f9c", DLRM: "#8a8a8a", HSTU: "#d98e04",
     TOLD: "#3b2a63",
@@ -29,8 +30,13 @@ def draw(points: Sequence[Point], fits: Sequence[Fits]) -> None:
     if not panels:
         PICTURE.unlink(missing_ok=True)  # one of other points would mislead
         return
-    figure = Figure(figsize=(5.6 * len(panels), 4.4), layout="constrained")
-    for panel, shown in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    columns = min(COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(5.6 * columns, 4.4 * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for empty in places[len(panels) :]:
+        empty.set_axis_off()
+    for panel, shown in zip(places[: len(panels)], panels, strict=True):
         _compute(panel, points, shown) if isinstance(shown, Fits) else _lengths(panel, points, shown)
         panel.set_title(shown.log if isinstance(shown, Fits) else shown, fontsize=10)
         panel.set_xscale("log")

@@ -47,6 +47,7 @@ def tiny() -> RunConfig:
             match_windows=MATCH_WINDOWS,
             matched_events=1024,
             similar_share=SIMILAR_SHARE,
+            pair_rows=65_536,
         ),
         training=TrainConfig(
             batch_size=128, epochs=2, dense_lr=7e-4, embedding_lr=0.003, weight_decay=0.01, averaging_horizon=200

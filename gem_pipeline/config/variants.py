@@ -18,7 +18,6 @@ from gem_pipeline.models.pyramid import PyramidConfig
 
 Variant = Callable[[FoundationConfig], FoundationConfig]
 LIGHT_HISTORY = 4
-PAIR_ROWS = 65_536
 LOW_RANK = 4  # in widths of a token: layouts have about 20 tokens
 
 
@@ -132,11 +131,6 @@ def no_matches(model: FoundationConfig) -> FoundationConfig:
     return replace(model, match_windows=(), matched_events=0, similar_share=0.0)
 
 
-def pairs(model: FoundationConfig) -> FoundationConfig:
-    """Weights of pairs of ids, in 65 536 rows: for days that are passed over once."""
-    return replace(model, pair_rows=PAIR_ROWS)
-
-
 def no_pairs(model: FoundationConfig) -> FoundationConfig:
     """No weights of pairs of ids."""
     return replace(model, pair_rows=0)
@@ -196,7 +190,6 @@ VARIANTS: dict[str, Variant] = {
     "identical_treatment": identical_treatment,
     "no_first_order": no_first_order,
     "no_matches": no_matches,
-    "pairs": pairs,
     "no_pairs": no_pairs,
     "interformer_alone": interformer_alone,
     "wukong_alone": wukong_alone,

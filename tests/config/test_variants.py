@@ -19,7 +19,7 @@ from tests.style.sources import ROOT
 
 LENGTHS = [0, 3, 40, 64]
 WITHOUT_EFFECT_ON_TINY = {
-    "no_cross_layer", "pma_for_hsp", "no_domain_experts", "one_expert", "no_pairs", "no_pyramid", "no_event_mask",
+    "no_cross_layer", "pma_for_hsp", "no_domain_experts", "one_expert", "no_pyramid", "no_event_mask",
     "no_compskip", "interformer",
 }  # fmt: skip
 
