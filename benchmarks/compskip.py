@@ -28,7 +28,7 @@ from gem_pipeline.config.ladder import run_config
 from gem_pipeline.kernels.jagged import lengths_to_offsets
 from gem_pipeline.metrics.pooling import ALL
 from gem_pipeline.models.backbone import EventRows
-from gem_pipeline.models.foundation import FoundationConfig
+from gem_pipeline.models.foundation_config import FoundationConfig
 
 TRAINED = ablation.WHOLE
 SEEDS = 5

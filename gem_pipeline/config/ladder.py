@@ -11,7 +11,7 @@ from gem_pipeline.config.variants import VARIANTS
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.experts import ExpertConfig
-from gem_pipeline.models.foundation import FoundationConfig
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.pooling import SeedPoolingConfig
 from gem_pipeline.models.pyramid import BranchConfig, PyramidConfig

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.experts import ExpertConfig
-from gem_pipeline.models.foundation import Backbone, FoundationConfig
+from gem_pipeline.models.foundation_config import Backbone, FoundationConfig
 from gem_pipeline.models.interaction import InteractionName
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.pooling import SeedPoolingConfig

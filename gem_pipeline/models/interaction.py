@@ -15,7 +15,7 @@ from gem_pipeline.models.dlrm import DotInteraction
 from gem_pipeline.models.trunk import Trunk
 
 if TYPE_CHECKING:
-    from gem_pipeline.models.foundation import FoundationConfig
+    from gem_pipeline.models.foundation_config import FoundationConfig
 
 InteractionName = Literal["interleaved", "dlrm", "dcnv2", "din"]
 INTERACTIONS = ("interleaved", "dlrm", "dcnv2", "din")

@@ -18,7 +18,8 @@ from gem_pipeline.batches.sources import PartSource
 from gem_pipeline.batches.stream import BatchStream
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.pairs import EXAMPLES
 from gem_pipeline.runs.context import DayContext, label_rates
 from gem_pipeline.runs.lineage import lineage_of

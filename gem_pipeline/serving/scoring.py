@@ -24,7 +24,8 @@ from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.contracts import tables
 from gem_pipeline.contracts.contract import DataContract
 from gem_pipeline.errors import ModelStoreError, SchemaError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from gem_pipeline.training.logistic import LogisticBaseline, load_logistic
 from gem_pipeline.training.logistic_inputs import HISTORY_EVENTS, inputs_of_batch

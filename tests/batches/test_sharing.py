@@ -18,7 +18,8 @@ from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.sharing import expand_histories
 from gem_pipeline.batches.windows import EventGroup, WindowSpec
 from gem_pipeline.models.flops import forward_flops
-from gem_pipeline.models.foundation import BACKBONES, FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import BACKBONES, FoundationConfig
 from gem_pipeline.models.interaction import INTERACTIONS
 from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.near_attention import NearConfig

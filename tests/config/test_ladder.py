@@ -15,7 +15,8 @@ from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.experts import ExpertConfig
 from gem_pipeline.models.flops import count_parameters, forward_flops, without_storage
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.near_attention import NearConfig
 from gem_pipeline.models.pyramid import PyramidConfig
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn

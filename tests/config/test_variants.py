@@ -12,7 +12,8 @@ from gem_pipeline.config.ladder import run_config
 from gem_pipeline.config.variants import VARIANTS
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.flops import forward_flops
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from tests.batches_factory import take_rows
 from tests.config.test_ladder import realistic_batch, small_tables
 from tests.style.sources import ROOT

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gem_pipeline.models.backbone import no_summary, recency_phase, recency_position
-from gem_pipeline.models.foundation import BACKBONES, FoundationConfig
+from gem_pipeline.models.foundation_config import BACKBONES, FoundationConfig
 from tests.models.sequence_cases import LENGTHS, enter, random_context, random_rows, take
 
 

@@ -9,7 +9,8 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.kernels.attention import jagged_attention
 from gem_pipeline.kernels.jagged import lengths_to_offsets
 from gem_pipeline.models.flops import ParameterCount, count_parameters, forward_flops, without_storage
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from tests.batches_factory import kuairand_layout, random_batch, small_layout
 

@@ -10,7 +10,8 @@ import torch
 from gem_pipeline.models.dcn import CrossNetwork
 from gem_pipeline.models.din import TargetAttention
 from gem_pipeline.models.dlrm import DotInteraction
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.interaction import INTERACTIONS, interaction
 from gem_pipeline.models.trunk import Trunk
 from tests.batches_factory import random_batch, small_layout

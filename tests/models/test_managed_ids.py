@@ -14,7 +14,8 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from gem_pipeline.batches.encoding import hash_rows
 from gem_pipeline.batches.layout import WHOLE_IDS, IdFeature, InputLayout, TableSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.managed_ids import ManagedIds
 from tests.batches_factory import random_batch, small_layout
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.matches import COUNT_SCALE, LONGEST_LOG_GAP, PRIOR_EVENTS, MatchedHistory
 from tests.batches_factory import random_batch, small_layout, take_rows
 

@@ -14,7 +14,8 @@ from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.sharing import expand_histories
 from gem_pipeline.batches.windows import EventGroup, WindowSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.newest import newest_windows
 from tests.lake_factory import DAYS, contract, make_lake
 

@@ -12,7 +12,8 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from gem_pipeline.batches.layout import IdFeature, InputLayout, TableSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.pairs import EXAMPLES, PAIR, SCALE, PairTerms, Support
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.settings import TrainConfig

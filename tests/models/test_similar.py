@@ -16,7 +16,8 @@ from gem_pipeline.batches.reader import DayReader
 from gem_pipeline.batches.sharing import expand_histories
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.matches import COUNT_SCALE, MatchedHistory
 from gem_pipeline.models.newest import newest_windows
 from gem_pipeline.runs.moments import fit_moments

@@ -10,7 +10,7 @@ import torch
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.domains import DomainConfig
 from gem_pipeline.models.experts import ExpertConfig, WukongExperts
-from gem_pipeline.models.foundation import BACKBONES, FoundationConfig
+from gem_pipeline.models.foundation_config import BACKBONES, FoundationConfig
 from gem_pipeline.models.trunk import Trunk, TrunkConfig
 from tests.models.sequence_cases import DIM, LENGTHS, random_rows
 

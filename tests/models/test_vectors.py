@@ -11,7 +11,8 @@ from torch.nn import functional
 from gem_pipeline.batches.layout import InputLayout, VectorFeature
 from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.models.flops import forward_flops
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.vectors import VectorTower, VectorTowers, vector_towers
 from gem_pipeline.models.vertical import VerticalConfig, VerticalModel
 from tests.batches_factory import random_batch, small_layout, take_rows

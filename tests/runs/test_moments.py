@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from gem_pipeline.batches.windows import WindowSpec
-from gem_pipeline.models.foundation import SMALLEST_DEVIATION, FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import SMALLEST_DEVIATION, FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.runs.moments import dense_moments, fit_moments
 from tests.lake_factory import DAYS
 

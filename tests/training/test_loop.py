@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gem_pipeline.errors import DivergenceError
-from gem_pipeline.models.foundation import FoundationConfig, FoundationModel
+from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.training.loop import LossCurve, joint_loss, learn, masked_bce, score
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.settings import TrainConfig
