@@ -18,6 +18,7 @@ from gem_pipeline.models.pyramid import PyramidConfig
 
 Variant = Callable[[FoundationConfig], FoundationConfig]
 LIGHT_HISTORY = 4
+TOWER_HIDDEN = (128, 128)  # of variant `tower`
 LOW_RANK = 4  # in widths of a token: layouts have about 20 tokens
 
 
@@ -136,6 +137,11 @@ def no_pairs(model: FoundationConfig) -> FoundationConfig:
     return replace(model, pair_rows=0)
 
 
+def tower(model: FoundationConfig) -> FoundationConfig:
+    """Logits of a network over the vectors of all frequent ids together."""
+    return replace(model, tower_hidden=TOWER_HIDDEN)
+
+
 def wukong_alone(model: FoundationConfig) -> FoundationConfig:
     """Wukong over all tokens and one pooled vector of the history, none of the other blocks."""
     return replace(_plain(model), backbone="compressed")
@@ -163,7 +169,7 @@ def _plain(model: FoundationConfig) -> FoundationConfig:
     return replace(
         model, event_mask=0, cross_layer=False, kunlun=KunlunSettings(), pyramid=PyramidConfig(),
         experts=ExpertConfig(), domain=DomainConfig(), separate=False, one_directional=False, match_windows=(),
-        matched_events=0, similar_share=0.0, pair_rows=0,
+        matched_events=0, similar_share=0.0, pair_rows=0, tower_hidden=(),
     )  # fmt: skip
 
 
@@ -191,6 +197,7 @@ VARIANTS: dict[str, Variant] = {
     "no_first_order": no_first_order,
     "no_matches": no_matches,
     "no_pairs": no_pairs,
+    "tower": tower,
     "interformer_alone": interformer_alone,
     "wukong_alone": wukong_alone,
     "dlrm": _baseline("dlrm"),

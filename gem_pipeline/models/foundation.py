@@ -22,6 +22,7 @@ from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.first_order import FirstOrderTerms, HistoryStatistics
 from gem_pipeline.models.foundation_config import FoundationConfig
 from gem_pipeline.models.heads import DomainGate, DomainHeads
+from gem_pipeline.models.id_tower import IdTower
 from gem_pipeline.models.interaction import interaction
 from gem_pipeline.models.managed_ids import ManagedIds
 from gem_pipeline.models.matches import MatchedHistory
@@ -100,6 +101,14 @@ class FoundationModel(nn.Module):
             else DomainGate(len(layout.surfaces), config.representation_dim, config.domain_dim)
         )
         self.heads = DomainHeads(len(layout.surfaces), len(layout.objectives), config.representation_dim)
+        self.tower = (
+            IdTower(
+                self.embeddings.token_names, config.dim, config.tower_hidden, len(layout.objectives),
+                init_std=config.embedding_std, dropout=config.dropout,
+            )
+            if config.tower_hidden
+            else None
+        )  # fmt: skip
 
     def forward(self, batch: Batch) -> ModelOutput:
         """Score a batch: ids, dense [B, F], event numbers [T, E] -> logits [B, K], representation [B, R].
@@ -143,6 +152,8 @@ class FoundationModel(nn.Module):
             logit_BK = logit_BK + self.first_order(batch, number_BF)
         if self.pairs is not None:
             logit_BK = logit_BK + self.pairs(read)
+        if self.tower is not None:
+            logit_BK = logit_BK + self.tower(embedded.token_BND)
         return ModelOutput(logit_BK=logit_BK, representation_BD=representation_BR)
 
     def history_numbers(self, batch: Batch) -> Tensor:

@@ -75,6 +75,8 @@ class FoundationConfig:
             match, too (`SimilarEvents`); 0: events bring no vectors.
         pair_rows: rows of the table of pairs of an id of the ad and one of user or moment, whose weights go straight
             to the logits (`PairTerms`); 0: none.
+        tower_hidden: hidden widths of the network over the vectors of all frequent ids together, whose logits are added
+            (`IdTower`); empty: none.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
         dropout: on hidden units of the interaction and trunk MLPs, in training only.
@@ -116,11 +118,13 @@ class FoundationConfig:
     matched_events: int = 0
     similar_share: float = 0.0
     pair_rows: int = 0
+    tower_hidden: tuple[int, ...] = ()
     embedding_std: float = 0.05
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.representation_dim, self.domain_dim, *self.dense_hidden, *self.trunk_hidden) < 1:
+        widths = (*self.dense_hidden, *self.trunk_hidden, *self.tower_hidden)
+        if min(self.representation_dim, self.domain_dim, *widths) < 1:
             raise ConfigError(f"Model sizes must be at least 1: {self}.", remedy="Raise the size that is 0.")
         if self.embedding_std <= 0.0:
             raise ConfigError(f"embedding_std {self.embedding_std} must be positive.", remedy="Choose 0.01 to 0.2.")

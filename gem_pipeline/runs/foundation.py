@@ -37,6 +37,7 @@ from gem_pipeline.transfer.teacher_outputs import write_teacher_outputs
 
 SCORING_BATCH = 512
 PAIRS_TOLD = 5  # crossed features whose strengths are tracked
+GATES_TOLD = 5  # features of the network over ids whose gates are
 
 
 def score_day(context: DayContext, parts: PartSource) -> DayReport:
@@ -204,7 +205,7 @@ def _store(
 ) -> DayReport:
     plan = context.plan
     model_id = digest(GEM, fingerprint)
-    metrics = loss_metrics(curve, seconds) | pair_metrics(model)
+    metrics = loss_metrics(curve, seconds) | pair_metrics(model) | gate_metrics(model)
     stored = context.store.save(
         GEM,
         plan.date,
@@ -279,6 +280,13 @@ def pair_metrics(model: FoundationModel) -> dict[str, float]:
     crossed = float((model.pairs.support_F >= EXAMPLES).sum())
     told = model.pairs.strongest(PAIRS_TOLD)
     return {"crossed_features": crossed} | {f"strength/{other}_x_{ad}": value for (other, ad), value in told.items()}
+
+
+def gate_metrics(model: FoundationModel) -> dict[str, float]:
+    """How wide the widest gates of the network over ids are."""
+    if model.tower is None:
+        return {}
+    return {f"gate/{name}": value for name, value in model.tower.widest(GATES_TOLD).items()}
 
 
 def _params(context: DayContext) -> dict[str, str | int | float | bool]:

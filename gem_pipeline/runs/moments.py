@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.models.foundation import FoundationModel
+from gem_pipeline.models.id_tower import TokenSupport
 from gem_pipeline.models.pairs import Support
 
 HISTORY_ROWS = 4096  # of every part: histories are costlier to look at than columns
@@ -26,7 +27,7 @@ def dense_moments(parts: Iterable[EncodedDay]) -> tuple[npt.NDArray[np.float32],
 def fit_moments(model: FoundationModel, parts: Iterable[EncodedDay], *, late: bool = False) -> None:
     """Fix the moments of a foundation model's dense inputs and of what it counts over histories, in one pass.
 
-    Which features it crosses and which vectors are alike is fixed likewise, once.
+    Which features it crosses, which ids are frequent and which vectors are alike is fixed likewise, once.
 
     Args:
         model: whose moments are fixed.
@@ -34,26 +35,30 @@ def fit_moments(model: FoundationModel, parts: Iterable[EncodedDay], *, late: bo
         late: only of numbers that never had any spread.
     """
     told: list[Tensor] = []
-    crossed = None if model.pairs is None or model.pairs.is_fitted else Support(model.pairs)
-    mean_F, std_F = dense_moments(_noting(model, parts, told, crossed))
+    supports: list[Support | TokenSupport] = []
+    if model.pairs is not None and not model.pairs.is_fitted:
+        supports.append(Support(model.pairs))
+    if model.tower is not None and not model.tower.is_fitted:
+        supports.append(TokenSupport(model.tower))
+    mean_F, std_F = dense_moments(_noting(model, parts, told, supports))
     model.init_dense(torch.from_numpy(mean_F), torch.from_numpy(std_F), late=late)
     told_NH = torch.cat(told)
     model.init_history(told_NH.mean(dim=0), told_NH.std(dim=0, correction=0), late=late)
-    if crossed is not None:
-        crossed.fix()
+    for support in supports:
+        support.fix()
 
 
 def _noting(
-    model: FoundationModel, parts: Iterable[EncodedDay], told: list[Tensor], crossed: Support | None
+    model: FoundationModel, parts: Iterable[EncodedDay], told: list[Tensor], supports: list[Support | TokenSupport]
 ) -> Iterator[EncodedDay]:
-    """The parts as they come; what the model counts over the histories of each is added to `told`, its pairs too."""
+    """The parts as they come; what the model counts over the histories of each is added to `told`, ids to supports."""
     for part in parts:
         rows_N = np.unique(np.linspace(0, part.size - 1, min(part.size, HISTORY_ROWS)).astype(np.int64))
         for first in range(0, len(rows_N), HISTORY_BATCH):
             batch = part.batch(rows_N[first : first + HISTORY_BATCH])
             if model.matches is not None and not first:
                 model.matches.fit(batch)
-            if crossed is not None:
-                crossed.add(batch)
+            for support in supports:
+                support.add(batch)
             told.append(model.history_numbers(batch).double())
         yield part

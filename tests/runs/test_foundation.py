@@ -248,7 +248,7 @@ def test_losses_are_told_at_both_ends():
     assert (metrics["loss_first"], metrics["loss_last"], metrics["examples_per_s"]) == (3.0, 1.5, 50.0)
 
 
-@pytest.mark.parametrize("size", ["small", "base", "tiny+light+identical_treatment"])
+@pytest.mark.parametrize("size", ["small", "base", "tiny+light+identical_treatment+tower"])
 def test_the_size_of_a_run_reaches_the_trained_model_and_the_next_day_goes_on_from_it(own, size):
     for place, date in enumerate(DAYS[1:3]):
         own.forget(date, "foundation")
@@ -258,6 +258,8 @@ def test_the_size_of_a_run_reaches_the_trained_model_and_the_next_day_goes_on_fr
         strengths = [value for name, value in report.metrics.items() if name.startswith("strength/")]
         assert len(strengths) == min(5, report.metrics.get("crossed_features", 0))
         assert bool(strengths) == (ladder.run_config(size).foundation.pair_rows > 0)
+        gates = {name for name in report.metrics if name.startswith("gate/")}
+        assert bool(gates) == bool(ladder.run_config(size).foundation.tower_hidden)
     stored = own.store.require(GEM, DAYS[2])
     assert rebuild(stored, own.read(DAYS[2])[0].layout).config == ladder.run_config(size).foundation
     assert stored.config()["parent_model_id"] == own.store.require(GEM, DAYS[1]).model_id

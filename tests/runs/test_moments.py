@@ -73,3 +73,15 @@ def test_features_to_cross_are_chosen_by_the_first_day_and_stay(parts):
     assert least <= float(support_F[model.pairs.names.index(("surface", "ad"))]) <= most
     fit_moments(model, parts[:1], late=True)
     assert torch.equal(model.pairs.support_F, support_F)
+
+
+def test_ids_that_are_frequent_are_known_after_the_first_day_and_stay(parts):
+    model = FoundationModel(parts[0].layout, replace(CONFIG, tower_hidden=(4,)))
+    assert model.tower is not None
+    assert not model.tower.is_fitted
+    fit_moments(model, parts)
+    support_N = model.tower.support_N.clone()
+    rows, surfaces = sum(part.size for part in parts), len(np.unique(np.concatenate([p.surface_N for p in parts])))
+    assert float(support_N[model.tower.names.index("surface")]) == pytest.approx(rows / surfaces)
+    fit_moments(model, parts[:1], late=True)
+    assert torch.equal(model.tower.support_N, support_N)
