@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -80,6 +81,19 @@ def random_batch(
         example_B=torch.arange(num_rows),
         vectors=random_vectors(layout, num_rows, generator) if layout.vectors else None,
     )
+
+
+def batch_of_ids(layout: InputLayout, ids: Sequence[Mapping[str, Sequence[int]]]) -> Batch:
+    """Examples with the given ids a token and no history."""
+    values = [value for feature in layout.tokens for row in ids for value in row[feature.name]]
+    lengths = [len(row[feature.name]) for feature in layout.tokens for row in ids]
+    lengths += [0] * len(ids) * len(layout.event_ids)
+    own = KeyedJaggedTensor(
+        keys=list(layout.keys),
+        values=torch.tensor(values, dtype=torch.int64),
+        lengths=torch.tensor(lengths, dtype=torch.int64),
+    )
+    return replace(random_batch(layout, [0] * len(ids)), ids=own)
 
 
 def random_vectors(layout: InputLayout, num_rows: int, generator: torch.Generator) -> VectorInputs:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+STEEPNESS = 50.0  # a step of the dense rate changes a steep factor by so many times the rate
+
 
 def mlp(sizes: Sequence[int], *, dropout: float = 0.0) -> nn.Sequential:
     """Stack linear layers with ReLU (and dropout) between them; the last one stays linear.
@@ -27,6 +29,11 @@ def mlp(sizes: Sequence[int], *, dropout: float = 0.0) -> nn.Sequential:
             layers.append(nn.Dropout(dropout))
     layers.append(nn.Linear(sizes[-2], sizes[-1]))
     return nn.Sequential(*layers)
+
+
+def steep(log_value: Tensor) -> Tensor:
+    """What a factor counts whose logarithm, over `STEEPNESS`, is learnt: any shape, 1 at 0 (ours)."""
+    return (STEEPNESS * log_value).exp()
 
 
 class DenseNormalizer(nn.Module):

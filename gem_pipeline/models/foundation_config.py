@@ -79,7 +79,7 @@ class FoundationConfig:
             (`IdTower`); empty: none.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.
-        dropout: on hidden units of the interaction and trunk MLPs, in training only.
+        dropout: on hidden units of the interaction, trunk and tower MLPs, in training only.
     """
 
     dim: int = 32

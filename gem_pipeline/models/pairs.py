@@ -24,18 +24,17 @@ from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import AD_SIDE, InputLayout
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.kernels.jagged import lengths_to_offsets, row_of_element
+from gem_pipeline.models.blocks import steep
 from gem_pipeline.models.embeddings import logit_width
+from gem_pipeline.models.support import Supported
 
 PAIR = "pair"  # name of the table and of its only feature
 SCALE = 0.5  # strength of every two features at the start
-EXAMPLES = 30.0  # that two features need on the first day for each pair of their ids, on average, to be crossed
-STEEPNESS = 50.0  # a strength is an exponential: a step of the dense rate changes it by so many times the rate
-BUCKETS = 1 << 16
 _SALT, _TURN = 0x1B873593, 3  # the same ids of two features, or with sides exchanged, are other pairs
 _MULTIPLIERS = (-4658895280553007687, -7723592293110705685)  # those of splitmix64, as signed numbers
 
 
-class PairTerms(nn.Module):
+class PairTerms(Supported[tuple[str, str]]):
     """Logits that are linear in the pairs of an id of the ad and an id of user or moment.
 
     Two features are crossed if the examples of the first day are many for the pairs of their ids: what a pair that was
@@ -48,19 +47,18 @@ class PairTerms(nn.Module):
         ConfigError: no token of the layout tells of the ad, or all do.
     """
 
-    support_F: Tensor
-
     def __init__(self, layout: InputLayout, rows: int) -> None:
-        super().__init__()
-        self.rows, self.num_objectives, self.learning = rows, len(layout.objectives), True
-        self.ad_side = tuple(f.name for f in layout.tokens if f.origin == AD_SIDE)
-        self.other_side = tuple(f.name for f in layout.tokens if f.origin != AD_SIDE)
-        if not self.ad_side or not self.other_side:
+        ad_side = tuple(f.name for f in layout.tokens if f.origin == AD_SIDE)
+        other_side = tuple(f.name for f in layout.tokens if f.origin != AD_SIDE)
+        if not ad_side or not other_side:
             names = ", ".join(feature.name for feature in layout.tokens)
             raise ConfigError(
                 f"Tokens {names} cannot be crossed: by their origin they are all on one side.",
                 remedy="Set pair_rows to 0, or derive the layout from a contract.",
             )
+        super().__init__(tuple((other, ad) for other in other_side for ad in ad_side))
+        self.rows, self.num_objectives, self.learning = rows, len(layout.objectives), True
+        self.ad_side, self.other_side = ad_side, other_side
         width = logit_width(self.num_objectives)
         self.collection = EmbeddingCollection(
             tables=[
@@ -70,38 +68,24 @@ class PairTerms(nn.Module):
             ],
             device=torch.get_default_device(),  # the collection ignores the device that is in force
         )
-        self.register_buffer("support_F", torch.full((len(self.names),), torch.inf))
         self.log_strength_FK = nn.Parameter(torch.zeros(len(self.names), self.num_objectives))
-
-    @property
-    def names(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of features, in the order of the strengths."""
-        return tuple((other, ad) for other in self.other_side for ad in self.ad_side)
 
     def strengths(self) -> Tensor:
         """What the weights of each two features count, [F, K]."""
-        return SCALE * (STEEPNESS * self.log_strength_FK).exp()
+        return SCALE * steep(self.log_strength_FK)
 
-    @torch.no_grad()
     def strongest(self, count: int) -> dict[tuple[str, str], float]:
         """The crossed features whose weights count the most, on average over objectives, strongest first."""
-        crossed = torch.nonzero(self.support_F >= EXAMPLES).flatten().tolist()
-        strength_F = self.strengths().mean(dim=1).tolist()
-        first = sorted(crossed, key=lambda place: -strength_F[place])[:count]
-        return {self.names[place]: strength_F[place] for place in first}
+        return self.largest(self.strengths().mean(dim=1), count)
 
-    @property
-    def is_fitted(self) -> bool:
-        """Whether it is known of every two features if they are crossed."""
-        return not torch.isinf(self.support_F).any()
-
-    def fit(self, support_F: Tensor) -> None:
-        """Fix, where it is not known yet, how many examples there are for each pair of ids of every two features."""
-        self.support_F.copy_(torch.where(torch.isinf(self.support_F), support_F.to(self.support_F), self.support_F))
+    def occurrences(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Which two features, and the rows of all pairs of a batch, [P] each."""
+        pairs = self.all_pairs(batch)
+        return pairs.feature_P, pairs.row_P
 
     def forward(self, batch: Batch) -> Tensor:
         """A batch with ids as they were read -> logits [B, K]."""
-        pairs = self.pairs(batch, torch.nonzero(self.support_F >= EXAMPLES).flatten())
+        pairs = self.pairs(batch, torch.nonzero(self.is_heard()).flatten())
         ids = KeyedJaggedTensor(keys=[PAIR], values=pairs.row_P, lengths=pairs.length_B.to(batch.ids.lengths().dtype))
         weight_PK = self.collection(ids)[PAIR].values()[:, : self.num_objectives].to(self.log_strength_FK.dtype)
         told_PK = weight_PK * self.strengths().index_select(0, pairs.feature_P) * pairs.share_P[:, None]
@@ -154,33 +138,6 @@ class Pairs:
     share_P: Tensor
     example_P: Tensor
     length_B: Tensor
-
-
-class Support:
-    """Counts, batch by batch, how many examples there are for each pair of ids of every two features of a module.
-
-    Pairs are told apart by a hash into `BUCKETS`, so that memory stays bounded.
-    """
-
-    def __init__(self, module: PairTerms) -> None:
-        self.module = module
-        self._seen_F = torch.zeros(len(module.names), dtype=torch.int64)
-        self._is_there_FH = torch.zeros(len(module.names), BUCKETS, dtype=torch.bool)
-
-    def add(self, batch: Batch) -> None:
-        """Count the pairs of a batch."""
-        pairs = self.module.all_pairs(batch)
-        feature_P = pairs.feature_P.cpu()
-        self._seen_F += torch.bincount(feature_P, minlength=len(self._seen_F))
-        self._is_there_FH[feature_P, pairs.row_P.cpu() % BUCKETS] = True
-
-    def examples_a_pair(self) -> Tensor:
-        """On average, float32 [F]; infinite where no pair was seen."""
-        return self._seen_F.float().where(self._seen_F > 0, torch.inf) / self._is_there_FH.sum(dim=1).clamp(min=1)
-
-    def fix(self) -> None:
-        """Tell the module."""
-        self.module.fit(self.examples_a_pair())
 
 
 @dataclass(frozen=True, kw_only=True)

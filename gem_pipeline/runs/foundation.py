@@ -20,7 +20,6 @@ from gem_pipeline.batches.windows import WindowSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationModel
 from gem_pipeline.models.foundation_config import FoundationConfig
-from gem_pipeline.models.pairs import EXAMPLES
 from gem_pipeline.runs.context import DayContext, label_rates
 from gem_pipeline.runs.lineage import lineage_of
 from gem_pipeline.runs.moments import fit_moments
@@ -277,7 +276,7 @@ def pair_metrics(model: FoundationModel) -> dict[str, float]:
     """How many features are crossed, and the strengths of those that count the most."""
     if model.pairs is None:
         return {}
-    crossed = float((model.pairs.support_F >= EXAMPLES).sum())
+    crossed = float(model.pairs.is_heard().sum())
     told = model.pairs.strongest(PAIRS_TOLD)
     return {"crossed_features": crossed} | {f"strength/{other}_x_{ad}": value for (other, ad), value in told.items()}
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from gem_pipeline.batches.encoded_day import EncodedDay
 from gem_pipeline.models.foundation import FoundationModel
-from gem_pipeline.models.id_tower import TokenSupport
-from gem_pipeline.models.pairs import Support
+from gem_pipeline.models.support import Support
 
 HISTORY_ROWS = 4096  # of every part: histories are costlier to look at than columns
 HISTORY_BATCH = 512
@@ -35,11 +34,8 @@ def fit_moments(model: FoundationModel, parts: Iterable[EncodedDay], *, late: bo
         late: only of numbers that never had any spread.
     """
     told: list[Tensor] = []
-    supports: list[Support | TokenSupport] = []
-    if model.pairs is not None and not model.pairs.is_fitted:
-        supports.append(Support(model.pairs))
-    if model.tower is not None and not model.tower.is_fitted:
-        supports.append(TokenSupport(model.tower))
+    judging = [module for module in (model.pairs, model.tower) if module is not None and not module.is_fitted]
+    supports = [Support(module) for module in judging]
     mean_F, std_F = dense_moments(_noting(model, parts, told, supports))
     model.init_dense(torch.from_numpy(mean_F), torch.from_numpy(std_F), late=late)
     told_NH = torch.cat(told)
@@ -49,7 +45,7 @@ def fit_moments(model: FoundationModel, parts: Iterable[EncodedDay], *, late: bo
 
 
 def _noting(
-    model: FoundationModel, parts: Iterable[EncodedDay], told: list[Tensor], supports: list[Support | TokenSupport]
+    model: FoundationModel, parts: Iterable[EncodedDay], told: list[Tensor], supports: list[Support]
 ) -> Iterator[EncodedDay]:
     """The parts as they come; what the model counts over the histories of each is added to `told`, ids to supports."""
     for part in parts:

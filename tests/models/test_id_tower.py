@@ -8,17 +8,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import IdFeature, TableSpec
 from gem_pipeline.errors import ConfigError
+from gem_pipeline.models.blocks import STEEPNESS
 from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.foundation import FoundationModel
 from gem_pipeline.models.foundation_config import FoundationConfig
-from gem_pipeline.models.id_tower import EXAMPLES, STEEPNESS, IdTower, TokenSupport
+from gem_pipeline.models.id_tower import IdTower
+from gem_pipeline.models.support import EXAMPLES, Support
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.settings import TrainConfig
-from tests.batches_factory import random_batch, small_layout
+from tests.batches_factory import batch_of_ids, random_batch, small_layout
 
 NAMES = tuple("abcdefgh")
 LAYOUT = replace(
@@ -33,16 +35,8 @@ def tower(hidden: tuple[int, ...] = (6, 5), *, names: tuple[str, ...] = NAMES[:3
     return IdTower(names, dim, hidden, 2, init_std=0.05, dropout=0.0)
 
 
-def batch_of(ids: list[dict[str, list[int]]]):
-    """Examples with the given ids a token and no history."""
-    values = [value for name in NAMES for row in ids for value in row[name]]
-    lengths = [len(row[name]) for name in NAMES for row in ids] + [0] * len(ids) * len(LAYOUT.event_ids)
-    own = KeyedJaggedTensor(
-        keys=list(LAYOUT.keys),
-        values=torch.tensor(values, dtype=torch.int64),
-        lengths=torch.tensor(lengths, dtype=torch.int64),
-    )
-    return replace(random_batch(LAYOUT, [0] * len(ids)), ids=own)
+def batch_of(ids: list[dict[str, list[int]]]) -> Batch:
+    return batch_of_ids(LAYOUT, ids)
 
 
 @settings(max_examples=20, deadline=None)
@@ -83,22 +77,14 @@ def test_what_is_rare_is_not_heard():
 )  # fmt: skip
 def test_support_is_what_counting_finds_whatever_the_batches(ids, size):
     module = tower(names=NAMES)
-    support = TokenSupport(module)
+    support = Support(module)
     for first in range(0, len(ids), size):
         support.add(batch_of(ids[first : first + size]))
     support.fix()
-    for name, found in zip(NAMES, module.support_N.tolist(), strict=True):
+    for name, found in zip(NAMES, module.support_F.tolist(), strict=True):
         seen = [value for row in ids for value in row[name]]
         assert found == (pytest.approx(len(seen) / len(set(seen))) if seen else float("inf"))
     assert module.is_fitted == all(any(row[name] for row in ids) for name in NAMES)
-
-
-def test_what_is_known_of_a_feature_stays_and_what_is_not_is_learnt_later():
-    module = tower()
-    module.fit(torch.tensor([40.0, float("inf"), 2.0]))
-    assert not module.is_fitted
-    module.fit(torch.tensor([1.0, 3.0, 90.0]))
-    assert module.support_N.tolist() == [40.0, 3.0, 2.0]
 
 
 def test_gates_open_for_the_features_that_matter_and_close_for_the_others():

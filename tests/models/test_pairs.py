@@ -8,16 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import IdFeature, InputLayout, TableSpec
 from gem_pipeline.errors import ConfigError
 from gem_pipeline.models.foundation import FoundationModel
 from gem_pipeline.models.foundation_config import FoundationConfig
-from gem_pipeline.models.pairs import EXAMPLES, PAIR, SCALE, PairTerms, Support
+from gem_pipeline.models.pairs import PAIR, SCALE, PairTerms
+from gem_pipeline.models.support import EXAMPLES, Support
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.settings import TrainConfig
-from tests.batches_factory import random_batch, small_layout, take_rows
+from tests.batches_factory import batch_of_ids, random_batch, small_layout, take_rows
 
 LAYOUT = replace(
     small_layout(),
@@ -32,18 +33,8 @@ LAYOUT = replace(
 ROWS = 4096
 
 
-def batch_of(ids: list[dict[str, list[int]]]):
-    """Examples with the given ids a token and no history."""
-    drawn = random_batch(LAYOUT, [0] * len(ids))
-    tokens = [f.name for f in LAYOUT.tokens]
-    values = [value for name in tokens for row in ids for value in row[name]]
-    lengths = [len(row[name]) for name in tokens for row in ids] + [0] * len(ids) * len(LAYOUT.event_ids)
-    own = KeyedJaggedTensor(
-        keys=list(LAYOUT.keys),
-        values=torch.tensor(values, dtype=torch.int64),
-        lengths=torch.tensor(lengths, dtype=torch.int64),
-    )
-    return replace(drawn, ids=own)
+def batch_of(ids: list[dict[str, list[int]]]) -> Batch:
+    return batch_of_ids(LAYOUT, ids)
 
 
 def terms(rows: int = ROWS, layout: InputLayout = LAYOUT) -> PairTerms:

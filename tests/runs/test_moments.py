@@ -80,8 +80,8 @@ def test_ids_that_are_frequent_are_known_after_the_first_day_and_stay(parts):
     assert model.tower is not None
     assert not model.tower.is_fitted
     fit_moments(model, parts)
-    support_N = model.tower.support_N.clone()
+    support_F = model.tower.support_F.clone()
     rows, surfaces = sum(part.size for part in parts), len(np.unique(np.concatenate([p.surface_N for p in parts])))
-    assert float(support_N[model.tower.names.index("surface")]) == pytest.approx(rows / surfaces)
+    assert float(support_F[model.tower.names.index("surface")]) == pytest.approx(rows / surfaces)
     fit_moments(model, parts[:1], late=True)
-    assert torch.equal(model.tower.support_N, support_N)
+    assert torch.equal(model.tower.support_F, support_F)
