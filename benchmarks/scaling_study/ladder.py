@@ -16,6 +16,7 @@ from gem_pipeline.models.kunlun import KunlunSettings
 from gem_pipeline.models.pooling import SeedPoolingConfig
 
 GEM, INTERFORMER, WUKONG, DCNV2, DLRM, HSTU = "gem", "interformer_alone", "wukong_alone", "dcnv2", "dlrm", "hstu"
+TOWERED = "gem_tower"  # GEM with a network over the vectors of all frequent ids that grows with the size
 TOLD = "dcnv2_matches"  # DCN V2 with the numbers of matching events that GEM has
 PAIRED = "dcnv2_matches_pairs"  # the same with GEM's weights of pairs of ids as well
 BASE = "small"
@@ -35,6 +36,7 @@ class Rung:
         tokens: tokens out of each half of a Wukong layer, and its rank.
         hidden: hidden width of the interaction's MLP.
         trunk: hidden widths of the MLP behind the interaction.
+        tower: hidden widths of the network over the vectors of all frequent ids; empty: none.
     """
 
     dim: int
@@ -42,6 +44,7 @@ class Rung:
     tokens: int
     hidden: int
     trunk: tuple[int, ...]
+    tower: tuple[int, ...] = ()
 
 
 def _rungs(*rows: tuple[int, int, int, int, tuple[int, ...]]) -> dict[str, Rung]:
@@ -68,16 +71,23 @@ DOTS = _rungs(
     (8, 1, 4, 32, (256, 128)), (16, 1, 4, 32, (512, 512)), (32, 1, 4, 32, (1024, 1024)),
     (64, 1, 4, 32, (2048, 1536)), (96, 1, 4, 32, (3072, 2560, 1536)), (128, 1, 4, 32, (4096, 4096, 2048)),
 )  # fmt: skip
+TOWERS = ((32,), (64, 64), (128, 128), (192, 192, 192), (256, 256, 256), (384, 384, 384))
+TOWERING = {
+    size: replace(rung, tower=tower) for (size, rung), tower in zip(INTERLEAVED.items(), TOWERS, strict=True)
+}  # fmt: skip
 RUNGS = {
-    GEM: INTERLEAVED, INTERFORMER: INTERLEAVED, WUKONG: STACKED, DCNV2: CROSSES, DLRM: DOTS, HSTU: INTERLEAVED,
-    TOLD: CROSSES, PAIRED: CROSSES,
+    GEM: INTERLEAVED, TOWERED: TOWERING, INTERFORMER: INTERLEAVED, WUKONG: STACKED, DCNV2: CROSSES, DLRM: DOTS,
+    HSTU: INTERLEAVED, TOLD: CROSSES, PAIRED: CROSSES,
 }  # fmt: skip
 MODELS = {
-    GEM: BASE, INTERFORMER: f"{BASE}+interformer_alone", WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2",
-    DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu", TOLD: f"{BASE}+dcnv2",
+    GEM: BASE, TOWERED: f"{BASE}+tower", INTERFORMER: f"{BASE}+interformer_alone",
+    WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2", DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu", TOLD: f"{BASE}+dcnv2",
     PAIRED: f"{BASE}+dcnv2",
 }  # fmt: skip
-RATE = {GEM: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3, PAIRED: 2e-3}
+RATE = {
+    GEM: 2e-3, TOWERED: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3,
+    PAIRED: 2e-3,
+}  # fmt: skip
 
 
 def training(rate: float, batch_size: int) -> tuple[tuple[str, Any], ...]:
@@ -93,7 +103,7 @@ def overrides(architecture: str, size: str, history: int = HISTORY) -> tuple[tup
         "fmb_tokens": rung.tokens, "lcb_tokens": rung.tokens, "rank": rung.tokens, "fmb_hidden": (rung.hidden,),
         "dense_hidden": (max(16, 2 * dim),), "trunk_hidden": rung.trunk, "representation_dim": max(16, dim),
     }  # fmt: skip
-    if architecture != GEM:
+    if architecture not in (GEM, TOWERED):
         return tuple(shared.items())
     whole = run_config(BASE).foundation
     scale = whole.history.max_events / history
@@ -107,12 +117,14 @@ def overrides(architecture: str, size: str, history: int = HISTORY) -> tuple[tup
         "pyramid": replace(whole.pyramid, branches=branches),
         "domain": DomainConfig(tokens=1, expert_width=max(4, dim // 4)),
     }
+    if rung.tower:
+        own["tower_hidden"] = rung.tower
     return tuple((shared | own).items())
 
 
 def counting(architecture: str) -> tuple[tuple[str, Any], ...]:
     """Fields that let an architecture count matching events further back than it attends, and pair ids as GEM does."""
-    if architecture not in (GEM, TOLD, PAIRED):
+    if architecture not in (GEM, TOWERED, TOLD, PAIRED):
         return ()
     numbers = (("match_windows", MATCH_WINDOWS), ("matched_events", MATCHED), ("similar_share", SIMILAR_SHARE))
     return numbers + ((("pair_rows", PAIR_ROWS),) if architecture == PAIRED else ())

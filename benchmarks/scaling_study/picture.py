@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._lines import ROOT
-from benchmarks.scaling_study.ladder import DCNV2, DLRM, GEM, HSTU, INTERFORMER, PAIRED, TOLD, WUKONG
+from benchmarks.scaling_study.ladder import DCNV2, DLRM, GEM, HSTU, INTERFORMER, PAIRED, TOLD, TOWERED, WUKONG
 from benchmarks.scaling_study.laws import ARCHITECTURES, Fits, logs, means, of
 from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA
 from benchmarks.scaling_study.points import Point
@@ -17,8 +17,7 @@ PICTURE = ROOT / "docs" / "scaling.png"
 COLUMNS = 2
 COLORS = {
     GEM: "#d1495b", INTERFORMER: "#1f6f8b", WUKONG: "#8d9b2f", DCNV2: "#6c4f9c", DLRM: "#8a8a8a", HSTU: "#d98e04",
-    TOLD: "#3b2a63",
-    PAIRED: "#8a6d3b",
+    TOLD: "#3b2a63", PAIRED: "#8a6d3b", TOWERED: "#e58f98",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from benchmarks.scaling_study.ladder import (
     RATES,
     RUNGS,
     TOLD,
+    TOWERED,
     WUKONG,
     counting,
     overrides,
@@ -46,6 +47,7 @@ MFLOP = {
     WUKONG: (0.32, 1.1, 3.9, 9.5, 24.0, 62.0), DCNV2: (0.24, 0.92, 3.0, 10.9, 25.6, 58.3),
     DLRM: (0.29, 0.98, 3.1, 8.5, 27.1, 54.0), HSTU: (0.21, 0.97, 2.7, 7.6, 18.9, 47.6),
     TOLD: (0.4, 1.3, 3.6, 12.0, 27.0, 60.0), PAIRED: (0.4, 1.3, 3.6, 12.0, 27.0, 60.0),
+    TOWERED: (0.3, 1.3, 4.0, 10.5, 25.0, 61.0),
 }  # fmt: skip
 # The same of size s2 with full histories of a length; on the log of movies few are that long.
 MOVIE_LENGTHS, MOVIE_EVENTS = (16, 64, 256, 1024), 256
@@ -56,12 +58,16 @@ LENGTH_MFLOP = {
     DLRM: {16: 3.1, 64: 3.1, 256: 3.2, 1024: 3.8, 4096: 5.9},
 }
 # Measured on one thread of two busy cores: GFLOP/s of training, and seconds an example beside the products.
-PACE = {GEM: 20.0, INTERFORMER: 20.0, WUKONG: 25.0, DCNV2: 40.0, DLRM: 40.0, HSTU: 20.0, TOLD: 40.0, PAIRED: 40.0}
+PACE = {
+    GEM: 20.0, TOWERED: 20.0, INTERFORMER: 20.0, WUKONG: 25.0, DCNV2: 40.0, DLRM: 40.0, HSTU: 20.0, TOLD: 40.0,
+    PAIRED: 40.0,
+}  # fmt: skip
 EXAMPLE_SECONDS = {
-    GEM: 6e-4, INTERFORMER: 5e-4, WUKONG: 3e-4, DCNV2: 2e-4, DLRM: 2e-4, HSTU: 5e-4, TOLD: 4e-4, PAIRED: 5e-4,
+    GEM: 6e-4, TOWERED: 8e-4, INTERFORMER: 5e-4, WUKONG: 3e-4, DCNV2: 2e-4, DLRM: 2e-4, HSTU: 5e-4, TOLD: 4e-4,
+    PAIRED: 5e-4,
 }  # fmt: skip
 CELL_START_SECONDS = 8.0
-CONTROLS = (TOLD, PAIRED)  # on a world only
+CONTROLS = {TOLD: DCNV2, PAIRED: DCNV2, TOWERED: GEM}  # on a world only; whose rate they have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,7 +233,7 @@ def _surfaces(seed: int) -> Iterator[Planned]:
 def _rates() -> Iterator[Planned]:
     """The search that `RATE` is the outcome of: as many cells an architecture, on a day that is judged nowhere else."""
     source = replace(REAL, judged=(CHOICE_DAY,))
-    for architecture in (name for name in RUNGS if name not in CONTROLS):  # their rate is that of DCN V2
+    for architecture in (name for name in RUNGS if name not in CONTROLS):  # which have another's rate
         for rate in RATES:
             yield planned(source, architecture, "s2", days=source.amounts[1], seed=0, rate=rate)
 
