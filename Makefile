@@ -29,8 +29,8 @@ install:  ## make .venv with exactly the pinned packages, and fetch the Spark ja
 demo: install  ## install, then run the whole chain over the last DAYS days and print the results
 	@$(BIN)/gem demo --days $(DAYS)
 
-test: install  ## run the whole test suite, two folders of it at a time
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+test: install  ## run the whole test suite, two folders of it at a time, long ones first
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 check-fast: install  ## lint, format, types, import layers, style tests
 	@$(BIN)/ruff check --quiet $(CODE)

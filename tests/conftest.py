@@ -21,11 +21,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from what is there now")
 
 
+LONGEST_FIRST = ("smoke", "graph", "runs", "spark", "datasets", "resources", "batches", "models")  # by their seconds
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a folder's tests in one process where several share the run: they share a Spark session or a chain."""
+    """Keep a folder's tests in one process where several share the run: they share a Spark session or a chain.
+
+    Folders that take longest come first, or one of two processes would be left with a long one at the end.
+    """
     here = Path(__file__).parent
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(item.path.relative_to(here).parts[0]))
+    folders = {item: item.path.relative_to(here).parts[0] for item in items}
+    for item, folder in folders.items():
+        item.add_marker(pytest.mark.xdist_group(folder))
+    rank = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(folders[item], len(rank)))
 
 
 @pytest.fixture

@@ -42,6 +42,9 @@ def lines(points: Sequence[Point], fits: Sequence[Fits]) -> Iterator[dict[str, A
 def eta_lines(points: Sequence[Point], fit: Fits) -> Iterator[dict[str, Any]]:
     """Eta by architecture, its ratios, what the line through smaller sizes says of the largest, gains by size."""
     log = fit.log
+    for name, (days, gained) in fit.gains.items():
+        told = "sizes_of_monotone_gain" if name == GEM else f"sizes_of_monotone_gain_{short(name)}"
+        yield line("scaling", told, float(gained), unit="sizes", size=f"{log}, {days} days")
     if fit.compared is None:
         for figure in ("eta_gem", "eta_interformer", "eta_wukong", "eta_ratio"):
             yield line("scaling", figure, None, unit=PER_E, size=log, why=FEW)
@@ -67,7 +70,6 @@ def eta_lines(points: Sequence[Point], fit: Fits) -> Iterator[dict[str, Any]]:
             "scaling", "eta_ratio", **valued(ratio), unit="eta of GEM over the baseline's", baseline=name,
             size=f"{name}, {place}",
         )  # fmt: skip
-    yield line("scaling", "sizes_of_monotone_gain", float(fit.gains), unit="sizes", size=f"{log}, {days} days")
 
 
 def efficiency_lines(fit: Fits) -> Iterator[dict[str, Any]]:

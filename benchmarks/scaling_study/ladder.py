@@ -81,7 +81,8 @@ RUNGS = {
 }  # fmt: skip
 MODELS = {
     GEM: BASE, TOWERED: f"{BASE}+tower", INTERFORMER: f"{BASE}+interformer_alone",
-    WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2", DLRM: f"{BASE}+dlrm", HSTU: f"{BASE}+interformer_alone+hstu", TOLD: f"{BASE}+dcnv2",
+    WUKONG: f"{BASE}+wukong_alone", DCNV2: f"{BASE}+dcnv2", DLRM: f"{BASE}+dlrm",
+    HSTU: f"{BASE}+interformer_alone+hstu", TOLD: f"{BASE}+dcnv2",
     PAIRED: f"{BASE}+dcnv2",
 }  # fmt: skip
 RATE = {

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchmarks.scaling_study.ladder import GEM, INTERFORMER, RUNGS, WUKONG
+from benchmarks.scaling_study.ladder import GEM, INTERFORMER, RUNGS, TOWERED, WUKONG
 from benchmarks.scaling_study.plan import LENGTHS, SIZE_DATA, SURFACES
 from benchmarks.scaling_study.points import Point
 from gem_pipeline.errors import ConfigError
@@ -74,7 +74,7 @@ class Fits:
         compared: learnt days and sizes that `laws` are over; None: too few are shared.
         laws: NE against compute.
         held_out: the largest of the sizes, as the smaller ones predict it.
-        gains: sizes over which GEM gains monotonically, at the compared days.
+        gains: learnt days, and sizes over which GEM gains monotonically there; the same of it with a growing tower.
         surfaces: laws of size and data.
         ratios: compute of each peer over GEM's, or why there is none.
     """
@@ -83,7 +83,7 @@ class Fits:
     compared: tuple[int, tuple[str, ...]] | None
     laws: dict[str, LogLaw]
     held_out: dict[str, HeldOut]
-    gains: int
+    gains: dict[str, tuple[int, int]]
     surfaces: dict[str, Surface]
     ratios: dict[str, ComputeRatio | MetricState]
 
@@ -100,7 +100,7 @@ def fitted(points: Sequence[Point]) -> list[Fits]:
         found.append(
             Fits(
                 log=log, compared=compared, laws=laws, held_out={name: one for name, one in held.items() if one},
-                gains=rising(points, log, compared[0]) if compared else 0,
+                gains={name: gain for name in (GEM, TOWERED) if (gain := gains(points, log, name))},
                 surfaces={name: one for name, one in surfaces.items() if one},
                 ratios={peer: efficiency(points, log, peer) for peer in there if peer != GEM},
             )
@@ -202,9 +202,18 @@ def efficiency(points: Sequence[Point], log: str, peer: str) -> ComputeRatio | M
     return compute_ratio(*([p[field] for p in group] for group in (own, other) for field in ("compute", "ne")))
 
 
-def rising(points: Sequence[Point], log: str, days: int) -> int:
-    """Sizes of GEM in the longest run of sizes each better than the one before, at some learnt days."""
-    own = means((p for p in of(points, SIZE_DATA, log, GEM) if p["days"] == days), "size")
+def gains(points: Sequence[Point], log: str, architecture: str) -> tuple[int, int] | None:
+    """The most learnt days at which an architecture has at least four sizes, and over how many of them it gains."""
+    sizes: dict[int, set[str]] = defaultdict(set)
+    for point in of(points, SIZE_DATA, log, architecture):
+        sizes[point["days"]].add(point["size"])
+    days = max((days for days, own in sizes.items() if len(own) >= MIN_SIZES), default=0)
+    return (days, rising(points, log, days, architecture)) if days else None
+
+
+def rising(points: Sequence[Point], log: str, days: int, architecture: str = GEM) -> int:
+    """Sizes in the longest run of sizes each better than the one before, at some learnt days."""
+    own = means((p for p in of(points, SIZE_DATA, log, architecture) if p["days"] == days), "size")
     values = [point["ne"] for point in own.values()]
     best = run = min(1, len(values))
     for before, after in pairwise(values):

@@ -30,7 +30,8 @@ lack, are part of GEM; on the worlds events are counted among the newest 1 024, 
 alike. `dcnv2_matches` is DCN V2 with the very same numbers, `dcnv2_matches_pairs` with the weights of pairs as well:
 what it lacks of GEM is the architecture's, what it gains over DCN V2 that of what it is told. Counting costs time, but
 no FLOPs. The logit of `everyday` is a sum of terms, of which a larger model finds no more than a small one; that of
-`entangled` is for the most part a function of seven columns together ([worlds.md](worlds.md)). GEM's points of
+`entangled` is for the most part a function of seven columns together ([worlds.md](worlds.md)). `gem_tower` is
+GEM with a network over the vectors of all frequent ids that grows with the size (variant `tower`). GEM's points of
 MovieLens and those of the search of rates are older: without either.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
@@ -71,11 +72,13 @@ def page(points: Sequence[Point], fits: Sequence[Fits]) -> Iterator[str]:
 
 
 def _etas(fit: Fits) -> Iterator[str]:
+    for name, (days, sizes) in fit.gains.items():
+        yield f"{name} gains monotonically over {sizes} sizes at {days} learnt days.\n"
     if fit.compared is None:
         yield "GEM, InterFormer and Wukong do not share four sizes yet: no eta.\n"
         return
-    days, sizes = fit.compared
-    yield f"Sizes {', '.join(sizes)} at {days} learnt days. GEM gains monotonically over {fit.gains} sizes.\n"
+    compared, common = fit.compared
+    yield f"Sizes {', '.join(common)} at {compared} learnt days.\n"
     yield "| architecture | eta | GEM's eta over it | largest size: predicted | measured |"
     yield "|---|---|---|---|---|"
     for name, law in fit.laws.items():

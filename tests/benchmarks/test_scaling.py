@@ -173,6 +173,14 @@ def test_an_interval_without_end_is_told_in_words():
     assert "upwards" in told["why"]
 
 
+def test_gains_are_told_of_the_most_days_with_four_sizes_though_no_peer_is_there():
+    some = [p for p in known() if p["architecture"] == "gem" and (p["days"] == 3 or p["size"] in {"s0", "s1", "s2"})]
+    (fit,) = fitted(some)
+    assert fit.compared is None
+    assert fit.gains == {"gem": (3, 6)}
+    assert "gem gains monotonically over 6 sizes at 3 learnt days.\n" in list(page.page(some, [fit]))
+
+
 def test_gains_are_counted_over_neighbouring_sizes():
     worse = [p | {"ne": 1.0} if p["size"] == "s2" else p for p in known()]
     assert rising(worse, "kuairand", 10) == 4
