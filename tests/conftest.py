@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from what is there now")
 
+
+# A busy machine must not fail a test.
+hypothesis.settings.register_profile("gem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("gem")
 
 LONGEST_FIRST = ("smoke", "graph", "runs", "spark", "datasets", "resources", "batches", "models")  # by their seconds
 

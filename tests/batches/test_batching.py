@@ -32,7 +32,7 @@ def cut(part, config, seed, batch_size=4):
     return batch_rows(part, batch_size=batch_size, config=config, generator=generator)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=_rows, seed=_seeds, share=st.booleans(), budget=st.one_of(st.just(0), st.integers(1, 60)))
 def test_every_row_is_in_exactly_one_batch_and_the_same_seed_cuts_the_same(rows, seed, share, budget):
     part, config = part_of(rows), ReaderConfig(share_histories=share, batch_events=budget)
@@ -42,7 +42,7 @@ def test_every_row_is_in_exactly_one_batch_and_the_same_seed_cuts_the_same(rows,
     assert [b.tolist() for b in batches] == [b.tolist() for b in cut(part, config, seed)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=_rows, seed=_seeds, budget=st.integers(1, 60))
 def test_a_batch_holds_the_budget_less_at_most_one_example(rows, seed, budget):
     part = part_of(rows)
@@ -53,7 +53,7 @@ def test_a_batch_holds_the_budget_less_at_most_one_example(rows, seed, budget):
         assert cost.sum() + following[0] > budget
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=_rows, seed=st.integers(0, 9))
 def test_where_histories_are_shared_a_user_is_not_scattered(rows, seed):
     part = part_of(rows)
@@ -62,7 +62,7 @@ def test_where_histories_are_shared_a_user_is_not_scattered(rows, seed):
     assert np.count_nonzero(np.diff(users)) == len(np.unique(users)) - 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=_rows, seed=st.integers(0, 9))
 def test_a_request_may_stay_together_without_its_user(rows, seed):
     part = part_of(rows)

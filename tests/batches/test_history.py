@@ -11,7 +11,7 @@ from tests.event_logs import KINDS, SECOND, event_logs, events_table, groups
 from tests.oracles.history import Event
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(events=event_logs())
 def test_events_stand_by_user_time_arrival_and_key(events):
     history = History(events_table(events[::-1]), allowance_s=0)
@@ -19,7 +19,7 @@ def test_events_stand_by_user_time_arrival_and_key(events):
     assert found == [e.key for e in sorted(events, key=lambda e: (e.user, e.happened, e.arrived, e.key))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(events=event_logs(), group=groups)
 def test_an_event_is_settled_when_it_and_every_older_one_of_its_group_are_visible(events, group):
     history = History(events_table(events), allowance_s=2)

@@ -48,7 +48,7 @@ credits_drawn = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(credited=credits_drawn, as_of=st.sampled_from(DAYS))
 def test_labels_are_the_mature_conversions_that_had_arrived(tmp_path_factory, credited, as_of):
     lake = tmp_path_factory.mktemp("lake")

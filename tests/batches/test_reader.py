@@ -180,7 +180,7 @@ _specs = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(spec=_specs, limit=st.sampled_from((15, 10**6)), day=st.sampled_from(DAYS[1:]))
 def test_windows_read_from_an_untidy_lake_equal_the_oracle(untidy_home, spec, limit, day):
     frame = rows_of(untidy_home, "user_events")

@@ -39,7 +39,7 @@ def expected(events, questions, spec, *, allowance_s=0):
     ]
 
 
-@settings(max_examples=1800, deadline=None)
+@settings(max_examples=1800)
 @given(events=event_logs(), questions=questions_of, spec=window_specs, allowance_s=st.integers(0, 5), data=st.data())
 def test_every_window_equals_the_oracle_whatever_the_order_of_the_rows(events, questions, spec, allowance_s, data):
     shuffled = data.draw(st.permutations(events))
@@ -47,7 +47,7 @@ def test_every_window_equals_the_oracle_whatever_the_order_of_the_rows(events, q
     assert found == expected(events, questions, spec, allowance_s=allowance_s)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(events=event_logs(), later=event_logs(max_size=10), questions=questions_of, spec=window_specs)
 def test_events_at_or_after_an_impression_never_change_its_window(events, later, questions, spec):
     newest = max(at for _, at in questions) * SECOND
@@ -55,7 +55,7 @@ def test_events_at_or_after_an_impression_never_change_its_window(events, later,
     assert windows(events + added, questions, spec) == windows(events, questions, spec)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(events=event_logs(), questions=questions_of, spec=window_specs, block=st.integers(1, 6))
 def test_the_size_of_the_blocks_changes_nothing(events, questions, spec, block):
     with pytest.MonkeyPatch.context() as patch:

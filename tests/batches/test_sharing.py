@@ -42,7 +42,7 @@ def parts(tmp_path_factory):
     return [next(DayReader(contract(), home / "lake", window=spec).day(DAYS[2])) for spec in specs]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), grouped=st.booleans())
 def test_an_expanded_batch_equals_the_one_built_without_sharing_bit_by_bit(parts, data, grouped):
     part = parts[grouped]
@@ -114,7 +114,7 @@ def outcome(model: FoundationModel, batch: Batch) -> tuple[torch.Tensor, dict[st
 def test_shared_computation_scores_and_learns_what_separate_computation_does(parts, change):
     model = full_model(parts[0].layout, **change).double()
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=6)
     @given(data=st.data(), grouped=st.booleans())
     def equal(data, grouped):
         part = parts[grouped]

@@ -24,7 +24,7 @@ def buckets_of(drawn):
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(drawn=st.lists(_users, max_size=4), limit=st.integers(1, 60), max_cost=st.one_of(st.none(), st.integers(1, 99)))
 def test_every_user_is_in_one_slice_which_fits_or_holds_no_one_else(drawn, limit, max_cost):
     buckets = buckets_of(drawn)
@@ -49,7 +49,7 @@ def test_a_bucket_whose_events_are_known_to_fit_is_one_slice():
     assert (piece.first_user, piece.last_user, piece.num_examples, piece.num_events) == (1, 5, 6, None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(drawn=st.lists(_users, min_size=1, max_size=4), world_size=st.integers(1, 5))
 def test_ranks_partition_the_slices_and_none_exceeds_the_mean_by_more_than_a_slice(drawn, world_size):
     slices = cut_slices(buckets_of(drawn), max_events=10, max_resident_events=50)

@@ -50,7 +50,7 @@ def same(one, other):
     return all(torch.equal(*pair) for pair in tensors)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.one_of(st.none(), st.integers(0, 5)), stop=st.integers(0, 60), share=st.booleans(),
     budget=st.sampled_from((0, 40, 150)),
@@ -69,7 +69,7 @@ def test_a_resumed_pass_yields_what_was_left_bit_by_bit(resident, seed, stop, sh
     assert all(same(one, other) for one, other in zip(left, again, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.one_of(st.none(), st.integers(0, 5)), share=st.booleans(), budget=st.sampled_from((0, 40)),
     batch_size=st.integers(1, 50),

@@ -34,7 +34,7 @@ def versions_of(rows) -> VectorVersions:
     return VectorVersions(table, key="ad_id", dims={"image": DIM})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(VERSIONS, IMPRESSIONS)
 def test_the_vector_in_force_is_that_of_the_oracle(versions, impressions):
     rows = [{"ad_id": ad, "valid_from": at, "image": vector} for ad, at, vector in versions]
@@ -46,7 +46,7 @@ def test_the_vector_in_force_is_that_of_the_oracle(versions, impressions):
         assert there or value == [0.0, 0.0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(VERSIONS, IMPRESSIONS, st.integers(9, 12))
 def test_what_comes_into_force_later_changes_nothing(versions, impressions, later):
     rows = [{"ad_id": ad, "valid_from": at, "image": vector} for ad, at, vector in versions]

@@ -33,7 +33,7 @@ def inputs(pairs: list[tuple[int, int]], seed: int = 0) -> tuple[Tensor, Tensor,
     return draw(num_queries, seed), draw(num_keys, seed + 1), draw(num_keys, seed + 2), q_offsets, kv_offsets
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PAIRS, st.integers(0, 1000))
 def test_attention_equals_a_softmax_over_each_row(pairs: list[tuple[int, int]], seed: int) -> None:
     torch.testing.assert_close(
@@ -46,7 +46,7 @@ def test_attention_equals_its_oracle_when_rows_fall_into_several_length_groups()
     torch.testing.assert_close(jagged_attention(*inputs(pairs)), oracle.jagged_attention(*inputs(pairs)), **TIGHT)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PAIRS, st.randoms(use_true_random=False))
 def test_reordering_rows_reorders_the_result(pairs: list[tuple[int, int]], random: st.DataObject) -> None:
     q, k, v, q_offsets, kv_offsets = inputs(pairs)
@@ -68,7 +68,7 @@ def test_reordering_rows_reorders_the_result(pairs: list[tuple[int, int]], rando
     torch.testing.assert_close(moved, expected, **TIGHT)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PAIRS, st.floats(-1e6, 1e6))
 def test_values_of_other_rows_change_nothing(pairs: list[tuple[int, int]], noise: float) -> None:
     q, k, v, q_offsets, kv_offsets = inputs(pairs)
@@ -81,7 +81,7 @@ def test_values_of_other_rows_change_nothing(pairs: list[tuple[int, int]], noise
     torch.testing.assert_close(after, before, **TIGHT)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(PAIRS)
 def test_a_row_alone_gives_what_it_gives_in_a_batch(pairs: list[tuple[int, int]]) -> None:
     q, k, v, q_offsets, kv_offsets = inputs(pairs)
@@ -113,7 +113,7 @@ def test_gradients_of_attention_are_exact() -> None:
     assert torch.autograd.gradcheck(lambda q, k, v: jagged_attention(q, k, v, q_offsets, kv_offsets), leaves)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=8))
 def test_pooling_and_row_matmul_equal_their_loops(lengths: list[int]) -> None:
     bounds, num_elements = offsets(lengths), sum(lengths)

@@ -10,7 +10,7 @@ from gem_pipeline.kernels.grouping import MIN_GROUP_ROWS, group_rows, grouped_pa
 from gem_pipeline.kernels.jagged import lengths_to_offsets
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=3 * MIN_GROUP_ROWS))
 def test_grouping_and_padding_are_undone_exactly(lengths: list[int]) -> None:
     offsets_B1 = lengths_to_offsets(torch.tensor(lengths))

@@ -10,7 +10,7 @@ from gem_pipeline.kernels import jagged
 from tests.oracles import attention as oracle
 
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=8)
-FAST = settings(max_examples=30, deadline=None)
+FAST = settings(max_examples=30)
 
 
 def elements(num_elements: int, width: int = 3, *, seed: int = 0) -> torch.Tensor:

@@ -16,7 +16,7 @@ from tests.oracles import kernels as oracle
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PAIRS, st.sampled_from(sorted(ACTIVATIONS)), st.floats(0.1, 2.0), st.integers(0, 100))
 def test_gdpa_equals_its_double_sum(pairs: list[tuple[int, int]], activation: str, scale: float, seed: int) -> None:
     q_offsets, kv_offsets = offsets([q for q, _ in pairs]), offsets([kv for _, kv in pairs])
@@ -46,7 +46,7 @@ def test_a_row_is_the_same_in_any_batch_and_order_up_to_thousands_of_events() ->
     assert gap_to_batch_of(own_keys, lengths, [5, 4, 0]) < 1e-10
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.data())
 def test_any_batch_of_a_rows_choice_gives_the_row_its_own_result(lengths: list[int], data: st.DataObject) -> None:
     order = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=4))

@@ -13,7 +13,7 @@ from tests.oracles import kernels as oracle
 FULL = HEADS * WIDTH
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=6), st.integers(0, 100))
 def test_seed_attention_equals_a_softmax_over_each_row(lengths: list[int], seed: int) -> None:
     _, k, v = triple(lengths, seed)
@@ -47,7 +47,7 @@ def test_gradients_of_the_whole_pooling_are_exact() -> None:
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from([0, 1, 3, 40, 1500, 5000]), min_size=1, max_size=5), st.data())
 def test_a_row_is_pooled_the_same_in_any_batch_and_order(lengths: list[int], data: st.DataObject) -> None:
     order = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=3))

@@ -22,7 +22,7 @@ OPERATORS = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LENGTHS, REACH, st.integers(0, 100))
 def test_block_attention_equals_a_softmax_over_each_block(lengths: list[int], block: int, seed: int) -> None:
     q, k, v = triple(lengths, seed)
@@ -30,7 +30,7 @@ def test_block_attention_equals_a_softmax_over_each_block(lengths: list[int], bl
     torch.testing.assert_close(jagged_block_attention(q, k, v, offsets(lengths), block=block), expected, **TIGHT)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LENGTHS, REACH, st.integers(0, 100))
 def test_window_attention_equals_a_softmax_over_each_neighbourhood(lengths: list[int], window: int, seed: int) -> None:
     q, k, v = triple(lengths, seed)
@@ -45,7 +45,7 @@ def test_a_row_is_the_same_in_any_batch_and_order_up_to_thousands_of_events(oper
     assert gap_to_batch_of(operator, lengths, [1]) < 1e-10
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=6), st.data())
 def test_any_batch_of_a_rows_choice_gives_the_row_its_own_result(lengths: list[int], data: st.DataObject) -> None:
     order = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=4))

@@ -17,7 +17,7 @@ def line(compute, head_start=1.0):
     return 0.9 - 0.01 * np.log(np.asarray(compute) * head_start / 1e9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.floats(1.0, 1e4))
 def test_an_architecture_that_needs_a_share_of_the_compute_has_the_inverse_as_ratio(times):
     found = compute_ratio(COMPUTES, line(COMPUTES, times), COMPUTES, line(COMPUTES))

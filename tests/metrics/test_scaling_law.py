@@ -26,7 +26,7 @@ def size_data_law(n, d, a=0.4, b=0.3):
     return 0.8 + 0.03 * (n / 3e5) ** -a + 0.05 * (d / 1e5) ** -b
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.floats(-0.05, 0.05), st.floats(0.3, 1.2))
 def test_a_line_without_noise_is_found_again_with_an_interval_of_no_width(eta, ne0):
     law = fit_log_law(COMPUTES, log_law(COMPUTES, eta, ne0), config=FEW)
@@ -55,7 +55,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(seeds):
     assert told >= 175
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.floats(1e9, 1e15), st.floats(1.1, 100.0))
 def test_a_fit_with_eta_above_zero_falls_with_compute(compute, times):
     law = fit_log_law(COMPUTES, log_law(COMPUTES), config=FEW)
@@ -96,7 +96,7 @@ def test_the_interval_of_an_exponent_holds_it():
     assert law.data_exponent.low < law.data_exponent.high
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.floats(1e11, 1e16))
 def test_the_best_split_is_that_of_a_search_along_equal_compute(compute):
     law = fit_size_data_law(GRID_N, GRID_D, size_data_law(GRID_N, GRID_D), config=FEW)

@@ -63,7 +63,7 @@ def test_a_gain_that_could_be_chance_is_no_gain():
     assert ratio(ALONE, TAUGHT, TEACHER, few) is MetricState.NO_TEACHER_GAIN
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_the_order_of_the_rows_does_not_matter(seed):
     found = ratio(ALONE, TAUGHT, TEACHER, np.random.default_rng(seed).permutation(len(ALONE)))

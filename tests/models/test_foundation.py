@@ -48,7 +48,7 @@ def test_one_step_of_the_default_model_gives_every_parameter_a_gradient() -> Non
     assert silent == []
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=6),
     st.lists(st.integers(0, 1000), min_size=1, max_size=6),
@@ -145,7 +145,7 @@ def test_a_rule_planted_in_the_history_is_learned(rule: str) -> None:
     assert sum(losses[-10:]) / 10 < 0.35  # the base rate of one in five costs 0.50
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(0, 100))
 def test_a_model_that_treats_surfaces_alike_does_not_know_where_a_row_is_shown(lengths: list[int], seed: int) -> None:
     layout, batch = small_layout(), random_batch(small_layout(), lengths, seed=seed, dtype=torch.float64)

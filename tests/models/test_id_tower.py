@@ -39,7 +39,7 @@ def batch_of(ids: list[dict[str, list[int]]]) -> Batch:
     return batch_of_ids(LAYOUT, ids)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from([1.0, EXAMPLES - 0.5, EXAMPLES, 500.0]), min_size=3, max_size=3), st.integers(1, 4))
 def test_logits_equal_the_network_written_out(support, rows):
     module = tower()
@@ -67,7 +67,7 @@ def test_what_is_rare_is_not_heard():
     assert not torch.allclose(module(x_BND), module(other_BND))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.fixed_dictionaries({name: st.lists(st.integers(0, 63), max_size=3) for name in NAMES}),

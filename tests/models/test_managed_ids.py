@@ -69,7 +69,7 @@ def test_missing_ids_and_places_stay_and_unknown_ids_share_the_last_row(policy) 
     assert mapped["event_surface"].values().tolist() == [2, 2, 2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batches=st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=12), min_size=1, max_size=8),
        policy=st.sampled_from(["lfu", "lru"]))  # fmt: skip
 def test_no_two_ids_have_a_row_and_no_more_ids_than_rows_are_kept(batches, policy) -> None:

@@ -43,7 +43,7 @@ def in_few_ids(batch, *, count=4):
     return replace(batch, ids=ids)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6), seed=st.integers(0, 1000))
 def test_numbers_equal_those_counted_event_by_event(lengths, seed):
     batch = in_few_ids(random_batch(small_layout(), lengths, seed=seed))

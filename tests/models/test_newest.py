@@ -38,7 +38,7 @@ def parts(tmp_path_factory):
     }  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), spec=st.sampled_from([LONG, GROUPED]), kept=st.sampled_from(SHORT), share=st.booleans())
 def test_a_cut_batch_is_the_one_that_a_shorter_window_gives(parts, data, spec, kept, share):
     whole, shorter = parts[spec, 24], parts[spec, kept]

@@ -57,7 +57,7 @@ def the_row(module: PairTerms, other: tuple[str, int], ad: tuple[str, int]) -> i
 ID = st.lists(st.integers(0, 7), max_size=3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.fixed_dictionaries({feature.name: ID for feature in LAYOUT.tokens}), min_size=1, max_size=4))
 def test_logits_equal_the_sum_over_all_pairs_written_out(ids):
     module = terms()

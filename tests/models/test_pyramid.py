@@ -45,7 +45,7 @@ def test_the_weakest_kind_alone_is_no_act() -> None:
     assert group_members("acted", did_TK[:, :1]).tolist() == [True, True, False]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=5), st.integers(1, 4))
 def test_the_newest_members_of_each_row_remain_in_order(lengths: list[int], newest: int) -> None:
     rows = random_rows(lengths)

@@ -84,7 +84,7 @@ def test_a_window_without_vectors_reads_none_and_is_the_same_otherwise(lake, par
     assert MatchedHistory(plain.layout, WINDOWS, SHARE).similar is None
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data(), share=st.booleans())
 def test_counts_of_similar_events_are_those_counted_one_by_one(part, matched, data, share):
     rows = np.array(data.draw(st.lists(st.integers(0, part.size - 1), min_size=1, max_size=12)))

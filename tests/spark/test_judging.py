@@ -28,7 +28,7 @@ def in_zone(spark):
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(zone=st.sampled_from(ZONES), moments=st.lists(st.tuples(st.sampled_from(DAYS), st.integers(-90_000, 180_000)),
                                                      min_size=1, max_size=30))  # fmt: skip
 def test_days_hours_and_weekdays_are_those_of_utc_in_every_session_zone(spark, in_zone, zone, moments):

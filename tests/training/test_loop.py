@@ -21,7 +21,7 @@ from tests.batches_factory import random_batch, small_layout
 CONFIG = TrainConfig(batch_size=8, dense_lr=1e-3, embedding_lr=0.01)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(num=st.integers(1, 6), seed=st.integers(0, 100))
 def test_the_loss_is_the_sum_of_means_over_present_labels(num, seed):
     generator = torch.Generator().manual_seed(seed)

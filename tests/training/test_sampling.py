@@ -108,7 +108,7 @@ def test_unweighted_negatives_would_be_far_off(part):
     assert calibration(fit(blind), part, 0, np.arange(part.size)) > 2.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(share=st.floats(0.01, 1.0), own=st.floats(0.01, 1.0), seed=st.integers(0, 50))
 def test_examples_with_a_positive_are_kept_and_the_others_by_their_id_alone(part, share, own, seed):
     sampling = NegativeSampling(share=share, cells=(CellShare(objective="click", share=own),))

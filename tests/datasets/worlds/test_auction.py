@@ -35,7 +35,7 @@ def paid(bids, decided):
     return bids.advertiser_NK[rows, decided.chosen_N[rows]], bids.time_N[rows], decided.price_N[rows]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.floats(0.2, 50.0))
 def test_the_auction_agrees_with_one_request_at_a_time(seed, budget):
     bids, budgets = random_bids(seed, num=60), np.full(5, budget)
@@ -48,7 +48,7 @@ def test_the_auction_agrees_with_one_request_at_a_time(seed, budget):
     np.testing.assert_allclose(decided.price_N, price, atol=2e-6)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.floats(0.2, 50.0))
 def test_prices_lie_between_the_reserve_and_the_own_bid(seed, budget):
     bids = random_bids(seed)
@@ -61,7 +61,7 @@ def test_prices_lie_between_the_reserve_and_the_own_bid(seed, budget):
     assert not decided.price_N[decided.chosen_N == UNFILLED].any()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.floats(0.2, 50.0))
 def test_a_budget_is_overspent_by_less_than_the_slot_in_which_it_ends(seed, budget):
     bids = random_bids(seed)
@@ -73,7 +73,7 @@ def test_a_budget_is_overspent_by_less_than_the_slot_in_which_it_ends(seed, budg
         assert price <= decided.spend_SA[slot, advertiser] + 1 / MICRO
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.permutations(range(60)))
 def test_the_order_of_requests_does_not_matter(seed, order):
     bids, budgets = random_bids(seed, num=60), np.full(5, 3.0)
