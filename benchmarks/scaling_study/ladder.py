@@ -2,7 +2,8 @@
 
 An architecture is the rung `small` with a variant of it; only the fields below differ between its sizes. Every size
 sees the same newest 64 events and has the same dropout, embedding rate and first-order terms. The rate of the dense
-part is the best of three an architecture, searched at one size and amount of data.
+part is the best of three an architecture, searched at one size and amount of data; that of GEM with a tower the better
+of two on 2026-01-16 of the world `entangled`, after eight days.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ MODELS = {
     PAIRED: f"{BASE}+dcnv2",
 }  # fmt: skip
 RATE = {
-    GEM: 2e-3, TOWERED: 2e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3,
+    GEM: 2e-3, TOWERED: 1e-3, INTERFORMER: 2e-3, WUKONG: 4e-3, DCNV2: 2e-3, DLRM: 4e-3, HSTU: 2e-3, TOLD: 2e-3,
     PAIRED: 2e-3,
 }  # fmt: skip
 

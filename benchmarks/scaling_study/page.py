@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from benchmarks._lines import ROOT
 from benchmarks.scaling_study.ladder import GEM, HISTORY, RATE, RATES
 from benchmarks.scaling_study.laws import ARCHITECTURES, AXIS_FIELD, Fits, axis_law, logs, means, of
-from benchmarks.scaling_study.plan import CHOICE, CHOICE_DAY, LENGTHS, REAL, SIZE_DATA, SOURCES, SURFACES, plan
+from benchmarks.scaling_study.plan import CHOICE, CHOICE_DAY, CONTROLS, LENGTHS, REAL, SIZE_DATA, SOURCES, SURFACES
+from benchmarks.scaling_study.plan import plan as whole_plan
 from benchmarks.scaling_study.points import Point, missing
 from gem_pipeline.atomic import write_text
 from gem_pipeline.metrics.compute_ratio import ComputeRatio
@@ -22,16 +23,17 @@ of about 0.3 to 60 MFLOP an example (`benchmarks/scaling_study/ladder.py`) learn
 the same date, in one pass, and are judged on later days: on the real log by NE of click and long_view pooled, on a
 world by the true NE of clicks. MovieLens-1M, where histories are long, is judged by NE of like and love. Compute of a
 training is three forward passes of every example. All sizes see the newest {HISTORY} events. The learning rate of the
-dense part is the best of three for each architecture at one size and amount of data; all other settings are shared,
-and none was tuned by size. Wukong, InterFormer, DCN V2 and DLRM are those built here, with GEM's embeddings, dense
-inputs, first-order terms and heads. FLOPs count every example's history by itself, though the impressions of a
+dense part is the best of three for each architecture at one size and amount of data (`gem_tower`: the better of two on
+2026-01-16 of `entangled`); all other settings are shared, and none was tuned by size. Wukong, InterFormer, DCN V2 and
+DLRM are those built here, with GEM's embeddings, dense inputs, first-order terms and heads. FLOPs count every
+example's history by itself, though the impressions of a
 request share part of it when GEM learns. Numbers of matching events and weights of pairs of ids, which the peers
 lack, are part of GEM; on the worlds events are counted among the newest 1 024, by equal ids and by vectors that look
 alike. `dcnv2_matches` is DCN V2 with the very same numbers, `dcnv2_matches_pairs` with the weights of pairs as well:
 what it lacks of GEM is the architecture's, what it gains over DCN V2 that of what it is told. Counting costs time, but
 no FLOPs. The logit of `everyday` is a sum of terms, of which a larger model finds no more than a small one; that of
 `entangled` is for the most part a function of seven columns together ([worlds.md](worlds.md)). `gem_tower` is
-GEM with a network over the vectors of all frequent ids that grows with the size (variant `tower`). GEM's points of
+GEM with networks over the vectors of all frequent ids that grow with the size (variant `tower`). GEM's points of
 MovieLens and those of the search of rates are older: without either.
 
 NE(C) = NE0 - eta ln C (natural logarithm) is fitted over sizes at the same data; NE(N, D) = E + A / N^a + B / D^b over
@@ -66,7 +68,7 @@ def page(points: Sequence[Point], fits: Sequence[Fits]) -> Iterator[str]:
             yield from _axis(points, axis, log)
     yield from _rates(points)
     yield "## Not shown yet\n"
-    cells = plan()
+    cells = whole_plan()
     rest = missing(cells, points)
     yield f"{len(rest)} of {len(cells)} planned cells are not trained yet (`python -m benchmarks.scaling --plan`)."
 
@@ -159,7 +161,7 @@ def _rates(points: Sequence[Point]) -> Iterator[str]:
     yield f"Size s2, {REAL.amounts[1]} days of the real log, NE on {CHOICE_DAY}, which is judged nowhere else.\n"
     yield "| architecture | " + " | ".join(f"{rate:g}" for rate in RATES) + " | chosen |"
     yield "|---|" + "---|" * (len(RATES) + 1)
-    for name in ARCHITECTURES:
+    for name in (name for name in ARCHITECTURES if name not in CONTROLS):
         told = " | ".join(f"{own[name, rate]:.4f}" if (name, rate) in own else "" for rate in RATES)
         yield f"| {name} | {told} | {RATE[name]:g} |"
     yield ""

@@ -67,7 +67,7 @@ EXAMPLE_SECONDS = {
     PAIRED: 5e-4,
 }  # fmt: skip
 CELL_START_SECONDS = 8.0
-CONTROLS = {TOLD: DCNV2, PAIRED: DCNV2, TOWERED: GEM}  # on a world only; whose rate they have
+CONTROLS = {TOLD: DCNV2, PAIRED: DCNV2, TOWERED: GEM}  # on a world only; beside whom
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,7 +233,7 @@ def _surfaces(seed: int) -> Iterator[Planned]:
 def _rates() -> Iterator[Planned]:
     """The search that `RATE` is the outcome of: as many cells an architecture, on a day that is judged nowhere else."""
     source = replace(REAL, judged=(CHOICE_DAY,))
-    for architecture in (name for name in RUNGS if name not in CONTROLS):  # which have another's rate
+    for architecture in (name for name in RUNGS if name not in CONTROLS):  # rates from elsewhere
         for rate in RATES:
             yield planned(source, architecture, "s2", days=source.amounts[1], seed=0, rate=rate)
 

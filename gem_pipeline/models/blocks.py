@@ -12,28 +12,32 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-STEEPNESS = 50.0  # a step of the dense rate changes a steep factor by so many times the rate
 
-
-def mlp(sizes: Sequence[int], *, dropout: float = 0.0) -> nn.Sequential:
-    """Stack linear layers with ReLU (and dropout) between them; the last one stays linear.
+def mlp(sizes: Sequence[int], *, dropout: float = 0.0, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Stack linear layers with an activation (and dropout) between them; the last one stays linear.
 
     Args:
         sizes: widths from the input to the output, at least two.
         dropout: probability of zeroing a hidden unit in training.
+        activation: class of it, made without arguments.
     """
     layers: list[nn.Module] = []
     for width_in, width_out in itertools.pairwise(sizes[:-1]):
-        layers += [nn.Linear(width_in, width_out), nn.ReLU()]
+        layers += [nn.Linear(width_in, width_out), activation()]
         if dropout > 0.0:
             layers.append(nn.Dropout(dropout))
     layers.append(nn.Linear(sizes[-2], sizes[-1]))
     return nn.Sequential(*layers)
 
 
-def steep(log_value: Tensor) -> Tensor:
-    """What a factor counts whose logarithm, over `STEEPNESS`, is learnt: any shape, 1 at 0 (ours)."""
-    return (STEEPNESS * log_value).exp()
+def steep(log_value: Tensor, steepness: float) -> Tensor:
+    """What a factor counts whose logarithm, over `steepness`, is learnt: any shape, 1 at 0 (ours).
+
+    Args:
+        log_value: what is learnt.
+        steepness: a step of the dense rate changes the factor by so many times the rate.
+    """
+    return (steepness * log_value).exp()
 
 
 class DenseNormalizer(nn.Module):

@@ -75,7 +75,7 @@ class FoundationConfig:
             match, too (`SimilarEvents`); 0: events bring no vectors.
         pair_rows: rows of the table of pairs of an id of the ad and one of user or moment, whose weights go straight
             to the logits (`PairTerms`); 0: none.
-        tower_hidden: hidden widths of the network over the vectors of all frequent ids together, whose logits are added
+        tower_hidden: hidden widths of networks over the vectors of all frequent ids together, whose logits are added
             (`IdTower`); empty: none.
         domain_dim: width of the surface vector in the domain gate.
         embedding_std: spread of the embeddings at the start.

@@ -30,6 +30,7 @@ from gem_pipeline.models.support import Supported
 
 PAIR = "pair"  # name of the table and of its only feature
 SCALE = 0.5  # strength of every two features at the start
+STEEPNESS = 50.0
 _SALT, _TURN = 0x1B873593, 3  # the same ids of two features, or with sides exchanged, are other pairs
 _MULTIPLIERS = (-4658895280553007687, -7723592293110705685)  # those of splitmix64, as signed numbers
 
@@ -72,7 +73,7 @@ class PairTerms(Supported[tuple[str, str]]):
 
     def strengths(self) -> Tensor:
         """What the weights of each two features count, [F, K]."""
-        return SCALE * steep(self.log_strength_FK)
+        return SCALE * steep(self.log_strength_FK, STEEPNESS)
 
     def strongest(self, count: int) -> dict[tuple[str, str], float]:
         """The crossed features whose weights count the most, on average over objectives, strongest first."""

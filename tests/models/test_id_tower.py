@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,11 +13,10 @@ from hypothesis import strategies as st
 from gem_pipeline.batches.batch import Batch
 from gem_pipeline.batches.layout import IdFeature, TableSpec
 from gem_pipeline.errors import ConfigError
-from gem_pipeline.models.blocks import STEEPNESS
 from gem_pipeline.models.embeddings import FeatureEmbeddings
 from gem_pipeline.models.foundation import FoundationModel
 from gem_pipeline.models.foundation_config import FoundationConfig
-from gem_pipeline.models.id_tower import IdTower
+from gem_pipeline.models.id_tower import STEEPNESS, IdTower
 from gem_pipeline.models.support import EXAMPLES, Support
 from gem_pipeline.training.optimizer import ModelOptimizer
 from gem_pipeline.training.settings import TrainConfig
@@ -43,17 +43,28 @@ def batch_of(ids: list[dict[str, list[int]]]) -> Batch:
 @given(st.lists(st.sampled_from([1.0, EXAMPLES - 0.5, EXAMPLES, 500.0]), min_size=3, max_size=3), st.integers(1, 4))
 def test_logits_equal_the_network_written_out(support, rows):
     module = tower()
-    torch.nn.init.normal_(module.log_gate_N, std=0.02)
+    torch.nn.init.normal_(module.log_gate_KN, std=0.2)
     module.fit(torch.tensor(support))
     x_BND = torch.randn(rows, 3, 2)
-    first, second, last = (module.mlp[place] for place in (0, 2, 4))
-    for row in range(rows):
+    for row, objective in itertools.product(range(rows), range(2)):
+        first, second, last = (module.networks[objective][place] for place in (0, 2, 4))
         joined: list[float] = []
         for place in range(3):
-            gate = float(torch.exp(STEEPNESS * module.log_gate_N[place])) if support[place] >= EXAMPLES else 0.0
+            log_gate = STEEPNESS * module.log_gate_KN[objective, place]
+            gate = float(torch.exp(log_gate)) if support[place] >= EXAMPLES else 0.0
             joined += [float(value) / 0.05 * gate for value in x_BND[row, place]]
-        hidden = torch.relu(second(torch.relu(first(torch.tensor(joined)))))
-        torch.testing.assert_close(module(x_BND)[row], last(hidden), atol=1e-4, rtol=1e-4)
+        hidden = torch.nn.functional.silu(second(torch.nn.functional.silu(first(torch.tensor(joined)))))
+        torch.testing.assert_close(module(x_BND)[row, objective], last(hidden)[0], atol=1e-4, rtol=1e-4)
+
+
+def test_an_objective_does_not_disturb_the_network_of_another():
+    module, x_BND = tower(), torch.randn(4, 3, 2)
+    module(x_BND)[:, 1].sum().backward()
+    first, second = ([p.grad for p in network.parameters()] for network in module.networks)
+    assert not any(grad is not None and grad.any() for grad in first)
+    assert all(grad.any() for grad in second)
+    assert not module.log_gate_KN.grad[0].any()
+    assert module.log_gate_KN.grad[1].any()
 
 
 def test_what_is_rare_is_not_heard():
@@ -108,7 +119,7 @@ def test_gates_open_for_the_features_that_matter_and_close_for_the_others():
         logit_B = model["tower"](model["ids"](batch.ids).token_BND)[:, 0]
         losses.append(float(loss := torch.nn.functional.binary_cross_entropy_with_logits(logit_B, label_B)))
         optimizer.step(loss)
-    gate = dict(zip(NAMES, model["tower"].gates().tolist(), strict=True))
+    gate = dict(zip(NAMES, model["tower"].gates()[0].tolist(), strict=True))
     assert set(model["tower"].widest(3)) == {"a", "b", "c"}
     assert min(gate[name] for name in "abc") > 2 * max(gate[name] for name in "defgh")
     assert sum(losses[-20:]) / 20 < 0.3  # from 0.69
@@ -124,9 +135,9 @@ def test_a_model_adds_the_logits_of_its_ids(id_tables):
     found, heard = model(batch).logit_BK.detach(), []
     model.tower.register_forward_hook(lambda _module, _given, out: heard.append(out))
     told = model(batch).logit_BK
-    last = model.tower.mlp[-1]
-    torch.nn.init.zeros_(last.weight)
-    torch.nn.init.zeros_(last.bias)
+    for network in model.tower.networks:
+        torch.nn.init.zeros_(network[-1].weight)
+        torch.nn.init.zeros_(network[-1].bias)
     silent = model(batch).logit_BK
     torch.testing.assert_close(told, silent + heard[0])
     torch.testing.assert_close(found, told.detach())
