@@ -115,7 +115,7 @@ REAL = Source(
 SMALL_WORLD = _world(Log(name="everyday", events=400_000, days=10), amounts=(1, 3, 9), examples=5_400, weight=1.0)
 WORLD = _world(Log(name="everyday", events=4_000_000, days=10), amounts=(1, 3, 9), examples=54_000, weight=1.0)
 ENTANGLED = _world(  # the one world whose logit is no sum of a few terms: here size may pay
-    Log(name="entangled", events=4_000_000, days=10), amounts=(1, 3, 9), examples=51_000, weight=0.4
+    Log(name="entangled", events=4_000_000, days=10), amounts=(1, 3, 9), examples=51_000, weight=0.3
 )
 LARGE_WORLD = _world(Log(name="everyday", events=20_000_000, days=10), amounts=(1, 3, 9), examples=270_000, weight=2.0)
 LONG_WORLD = Source(  # four thousand events of a user before the first impression
