@@ -65,9 +65,9 @@ def eta_lines(points: Sequence[Point], fit: Fits) -> Iterator[dict[str, Any]]:
                 baseline=f"{'inside' if inside else 'outside'} the interval",
             )  # fmt: skip
     for name in (INTERFORMER, WUKONG):
-        ratio = ratio_of_etas(fit.laws[GEM], fit.laws[name])
+        ratio = ratio_of_etas(fit.laws[fit.lead], fit.laws[name])
         yield line(
-            "scaling", "eta_ratio", **valued(ratio), unit="eta of GEM over the baseline's", baseline=name,
+            "scaling", "eta_ratio", **valued(ratio), unit=f"eta of {fit.lead} over the baseline's", baseline=name,
             size=f"{name}, {place}",
         )  # fmt: skip
 
@@ -77,9 +77,15 @@ def efficiency_lines(fit: Fits) -> Iterator[dict[str, Any]]:
     for peer, found in fit.ratios.items():
         told: dict[str, Any] = {"value": None, "why": f"state {found}"}
         if isinstance(found, ComputeRatio):
-            bound = "at least: GEM's cheapest training reaches it" if found.at_least else ""
+            bound = f"at least: the cheapest training of {fit.lead} reaches it" if found.at_least else ""
             told = {"value": found.ratio, "baseline": f"{peer}'s best NE {found.ne:.4f}; {bound}".rstrip("; ")}
-        yield line("scaling", f"compute_ratio_{short(peer)}", **told, unit="peer's compute over GEM's", size=fit.log)
+        yield line(
+            "scaling",
+            f"compute_ratio_{short(peer)}",
+            **told,
+            unit=f"peer's compute over that of {fit.lead}",
+            size=fit.log,
+        )
 
 
 def surface_lines(points: Sequence[Point], fit: Fits) -> Iterator[dict[str, Any]]:

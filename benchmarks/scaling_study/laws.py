@@ -71,15 +71,17 @@ class Fits:
 
     Attributes:
         log: key of the log.
+        lead: the GEM that peers are compared with: with a tower where that has its sizes, see `lead`.
         compared: learnt days and sizes that `laws` are over; None: too few are shared.
         laws: NE against compute.
         held_out: the largest of the sizes, as the smaller ones predict it.
         gains: learnt days, and sizes over which GEM gains monotonically there; the same of it with a growing tower.
         surfaces: laws of size and data.
-        ratios: compute of each peer over GEM's, or why there is none.
+        ratios: compute of each peer over the lead's, or why there is none.
     """
 
     log: str
+    lead: str
     compared: tuple[int, tuple[str, ...]] | None
     laws: dict[str, LogLaw]
     held_out: dict[str, HeldOut]
@@ -92,17 +94,18 @@ def fitted(points: Sequence[Point]) -> list[Fits]:
     """All fits, log by log: figures, page and picture tell of the same ones."""
     found = []
     for log in logs(points, SIZE_DATA):
-        compared = compared_amount(points, log)
+        first, compared = lead(points, log), compared_amount(points, log)
         laws = log_laws(points, log, *compared) if compared else {}
         there = [name for name in ARCHITECTURES if of(points, SIZE_DATA, log, name)]
         held = {name: held_out_size(points, log, *compared, name) for name in laws} if compared else {}
         surfaces = {name: surface(points, log, name) for name in there}
         found.append(
             Fits(
-                log=log, compared=compared, laws=laws, held_out={name: one for name, one in held.items() if one},
+                log=log, lead=first, compared=compared, laws=laws,
+                held_out={name: one for name, one in held.items() if one},
                 gains={name: gain for name in (GEM, TOWERED) if (gain := gains(points, log, name))},
                 surfaces={name: one for name, one in surfaces.items() if one},
-                ratios={peer: efficiency(points, log, peer) for peer in there if peer != GEM},
+                ratios={peer: efficiency(points, log, peer) for peer in there if peer != first},
             )
         )  # fmt: skip
     return found
@@ -133,13 +136,26 @@ def means(points: Iterable[Point], *names: str) -> dict[tuple, Point]:
     }
 
 
+def lead(points: Iterable[Point], log: str) -> str:
+    """The GEM of a log: with a growing tower where four sizes of it have learnt equally long, else without."""
+    return TOWERED if most_days(points, log, TOWERED) else GEM
+
+
+def most_days(points: Iterable[Point], log: str, architecture: str) -> int:
+    """The most learnt days at which an architecture has at least four sizes; 0: it nowhere has."""
+    sizes: dict[int, set[str]] = defaultdict(set)
+    for point in of(points, SIZE_DATA, log, architecture):
+        sizes[point["days"]].add(point["size"])
+    return max((days for days, own in sizes.items() if len(own) >= MIN_SIZES), default=0)
+
+
 def compared_amount(points: Sequence[Point], log: str) -> tuple[int, tuple[str, ...]] | None:
     """The most learnt days at which GEM, InterFormer and Wukong share at least four sizes, and these sizes."""
-    found = of(points, SIZE_DATA, log)
+    found, first = of(points, SIZE_DATA, log), lead(points, log)
     for days in sorted({p["days"] for p in found}, reverse=True):
         sizes = [
             {p["size"] for p in found if p["days"] == days and p["architecture"] == name}
-            for name in (GEM, INTERFORMER, WUKONG)
+            for name in (first, INTERFORMER, WUKONG)
         ]
         common = tuple(sorted(set.intersection(*sizes)))
         if len(common) >= MIN_SIZES:
@@ -198,16 +214,15 @@ def _surface(points: Sequence[Point]) -> SizeDataLaw:
 
 def efficiency(points: Sequence[Point], log: str, peer: str) -> ComputeRatio | MetricState:
     """Compute of a peer over that of GEM at the peer's best NE, over all sizes and amounts of data."""
-    own, other = (list(means(of(points, SIZE_DATA, log, name), "size", "days").values()) for name in (GEM, peer))
+    own, other = (
+        list(means(of(points, SIZE_DATA, log, name), "size", "days").values()) for name in (lead(points, log), peer)
+    )
     return compute_ratio(*([p[field] for p in group] for group in (own, other) for field in ("compute", "ne")))
 
 
 def gains(points: Sequence[Point], log: str, architecture: str) -> tuple[int, int] | None:
     """The most learnt days at which an architecture has at least four sizes, and over how many of them it gains."""
-    sizes: dict[int, set[str]] = defaultdict(set)
-    for point in of(points, SIZE_DATA, log, architecture):
-        sizes[point["days"]].add(point["size"])
-    days = max((days for days, own in sizes.items() if len(own) >= MIN_SIZES), default=0)
+    days = most_days(points, log, architecture)
     return (days, rising(points, log, days, architecture)) if days else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks._lines import ROOT
-from benchmarks.scaling_study.ladder import GEM, HISTORY, RATE, RATES
+from benchmarks.scaling_study.ladder import HISTORY, RATE, RATES
 from benchmarks.scaling_study.laws import ARCHITECTURES, AXIS_FIELD, Fits, axis_law, logs, means, of
 from benchmarks.scaling_study.plan import CHOICE, CHOICE_DAY, CONTROLS, LENGTHS, REAL, SIZE_DATA, SOURCES, SURFACES
 from benchmarks.scaling_study.plan import plan as whole_plan
@@ -81,10 +81,10 @@ def _etas(fit: Fits) -> Iterator[str]:
         return
     compared, common = fit.compared
     yield f"Sizes {', '.join(common)} at {compared} learnt days.\n"
-    yield "| architecture | eta | GEM's eta over it | largest size: predicted | measured |"
+    yield f"| architecture | eta | eta of {fit.lead} over it | largest size: predicted | measured |"
     yield "|---|---|---|---|---|"
     for name, law in fit.laws.items():
-        ratio = "" if name == GEM else _told(ratio_of_etas(fit.laws[GEM], law), 2)
+        ratio = "" if name == fit.lead else _told(ratio_of_etas(fit.laws[fit.lead], law), 2)
         held = fit.held_out.get(name)
         told = (_told(held.predicted, 4), f"{held.measured:.4f}") if held else ("too few", "")
         yield f"| {name} | {_told(law.eta_interval, 5)} | {ratio} | {told[0]} | {told[1]} |"
@@ -109,7 +109,7 @@ def _surfaces_of_size_and_data(fit: Fits) -> Iterator[str]:
 
 
 def _efficiency(fit: Fits) -> Iterator[str]:
-    yield "| peer | its best NE in the common range | its compute over GEM's for that NE |"
+    yield f"| peer | its best NE in the common range | its compute over that of {fit.lead} for that NE |"
     yield "|---|---|---|"
     for peer, found in fit.ratios.items():
         if isinstance(found, ComputeRatio):

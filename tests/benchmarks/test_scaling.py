@@ -9,7 +9,7 @@ from benchmarks.scaling import tell
 from benchmarks.scaling_study import laws, page, points
 from benchmarks.scaling_study.figures import lines, valued
 from benchmarks.scaling_study.ladder import GEM, INTERFORMER, MODELS, RATE, RATES, RUNGS, TOWERED, overrides
-from benchmarks.scaling_study.laws import compared_amount, efficiency, fitted, rising
+from benchmarks.scaling_study.laws import compared_amount, efficiency, fitted, lead, rising
 from benchmarks.scaling_study.plan import (
     CELL_SECONDS,
     CONTROLS,
@@ -151,6 +151,20 @@ def test_equal_compute_is_compared_where_all_three_have_four_sizes():
     fewer = [p for p in every if not (p["architecture"] == INTERFORMER and p["days"] == 10 and p["size"] > "s2")]
     assert compared_amount(fewer, "kuairand") == (3, tuple(RUNGS[GEM]))
     assert compared_amount(every, "elsewhere") is None
+
+
+def test_a_gem_with_a_tower_leads_where_it_has_its_sizes():
+    towered = [p | {"architecture": TOWERED, "ne": p["ne"] - 0.001} for p in known() if p["architecture"] == GEM]
+    three = [p for p in towered if p["size"] in {"s0", "s1", "s2"}]
+    assert lead(known() + three, "kuairand") == GEM
+    every = [p for p in known() if p["architecture"] != GEM] + towered
+    assert lead(every, "kuairand") == TOWERED
+    (fit,) = fitted(every)
+    assert fit.compared == (10, tuple(RUNGS[GEM]))
+    assert TOWERED not in fit.ratios
+    ratios = {row["baseline"]: row for row in figures(every) if row["figure"] == "eta_ratio"}
+    assert ratios[INTERFORMER]["value"] == pytest.approx(2.0, rel=0.03)
+    assert "eta of gem_tower over it" in "\n".join(page.page(every, [fit]))
 
 
 def test_what_gem_does_not_reach_is_a_state_and_a_line_with_its_reason():
