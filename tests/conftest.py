@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 hypothesis.settings.register_profile("gem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("gem")
 
-LONGEST_FIRST = ("smoke", "graph", "runs", "spark", "datasets", "resources", "batches", "models")  # by their seconds
+LONGEST_FIRST = ("smoke", "spark", "resources", "runs", "batches", "config", "models", "kernels")  # by their seconds
 
 
 @pytest.hookimpl(trylast=True)
